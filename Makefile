@@ -1,0 +1,34 @@
+# Every target needs .venv, built from the pinned lock. Python 3.11 (vLLM's CPU build has wheels for it).
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: install check test bench demo dashboard clean
+
+install: .venv/.installed
+
+.venv/.installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --no-deps --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation --disable-pip-version-check -e .
+	touch $@
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: install
+	$(BIN)/python -m pytest
+
+bench: install
+	$(BIN)/python -m pytest -q -s -m bench tests/benchmarks
+
+demo: install
+	$(BIN)/stallfree tune studies/quickstart.yaml --out stallfree-runs/quickstart --fresh
+
+dashboard: install
+	$(BIN)/stallfree dashboard
+
+clean:
+	rm -rf .venv build *.egg-info

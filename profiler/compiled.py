@@ -1,0 +1,56 @@
+"""The only place that configures numba.
+
+numba's own disk cache looks at the time stamp of the outer function's file alone, and so keeps
+stale machine code when a helper in another file changes. Here the cache folder is named after the
+content of *all* kernel sources, so that any change starts a fresh one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import config as numba_config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ROOT = Path(__file__).resolve().parent.parent
+_KERNEL_SOURCES = ("profiler/latency/step_time.py", "tuner/simulator/*.py")
+
+
+@cache
+def kernel_digest() -> str:
+    """Digest of every kernel source, of numba's version and of this machine's checking mode."""
+    digest = hashlib.sha256(f"{numba.__version__} {numba_config.BOUNDSCHECK}".encode())
+    for pattern in ("profiler/compiled.py", *_KERNEL_SOURCES):
+        for path in sorted(_ROOT.glob(pattern)):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def cache_folder() -> Path:
+    """Where machine code is kept: `$STALLFREE_CACHE`, else the user's cache folder."""
+    base = os.environ.get("STALLFREE_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    root = Path(base) if base else Path.home() / ".cache"
+    return root / "stallfree" / "kernels" / kernel_digest()
+
+
+def compiled(function: F) -> F:
+    """Compile `function` to machine code, kept on disk. Strict IEEE, no parallelism.
+
+    `NUMBA_DISABLE_JIT=1` leaves it a plain Python function with the same results.
+    """
+    if numba_config.DISABLE_JIT:
+        return function
+    saved = numba_config.CACHE_DIR
+    numba_config.CACHE_DIR = str(cache_folder())
+    try:
+        wrapped: F = numba.njit(cache=True, fastmath=False, error_model="python")(function)
+    finally:
+        numba_config.CACHE_DIR = saved
+    return wrapped
