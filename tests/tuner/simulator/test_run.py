@@ -1,0 +1,97 @@
+"""The Python boundary: what is refused, rejected and reported."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from profiler.engine_config import EngineConfig
+from profiler.errors import KnobError
+from profiler.latency.base import load_latency_model
+from profiler.outcomes import Status
+from profiler.traffic.trace import Trace
+from tuner.simulator import simulate
+
+MODEL = load_latency_model("example-8b")
+CONFIG = EngineConfig(max_num_batched_tokens=256, max_num_seqs=8, max_model_len=1024, block_size=16)
+
+
+def trace_of(*rows: tuple[float, int, int]) -> Trace:
+    arrival, prompt, output = (np.array(c) for c in zip(*rows, strict=True))
+    return Trace(arrival.astype(float), prompt.astype(np.int64), output.astype(np.int64))
+
+
+def test_a_lone_request_takes_its_chunks_and_its_decodes() -> None:
+    model = dataclasses.replace(MODEL, residuals=np.ones(1))
+    result = simulate(trace_of((0.0, 600, 5)), CONFIG, model, num_kv_blocks=100)
+    assert result.num_steps == 3 + 4  # 256 + 256 + 88 tokens, then one token a step
+    assert result.outcomes.gap_s.size == 4
+    assert result.outcomes.output_tokens.tolist() == [5]
+
+
+def test_requests_that_can_never_run_are_rejected_and_the_rest_goes_on() -> None:
+    too_long, too_big = (0.0, 1024, 3), (0.1, 900, 100)
+    result = simulate(
+        trace_of((0.0, 100, 4), too_long, too_big, (0.2, 100, 4)), CONFIG, MODEL, num_kv_blocks=21
+    )
+    finished, rejected = Status.FINISHED, Status.REJECTED
+    assert result.outcomes.status.tolist() == [finished, rejected, rejected, finished]
+    assert np.isnan(result.outcomes.first_token_s[1:3]).all()
+
+
+def test_output_is_cut_at_the_model_length() -> None:
+    result = simulate(trace_of((0.0, 1000, 500)), CONFIG, MODEL, num_kv_blocks=100)
+    assert result.outcomes.output_tokens.tolist() == [24]
+
+
+def test_nothing_admissible_is_no_hang() -> None:
+    result = simulate(trace_of((0.0, 2000, 5)), CONFIG, MODEL, num_kv_blocks=100)
+    assert result.outcomes.status.tolist() == [Status.REJECTED]
+    assert result.num_steps == 0
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_one_does_not() -> None:
+    trace = trace_of(*((0.05 * i, 300, 40) for i in range(50)))
+    model = dataclasses.replace(MODEL, residuals=np.linspace(0.8, 1.2, 11))
+
+    def finish(seed: int | None) -> bytes:
+        done = simulate(trace, CONFIG, model, num_kv_blocks=500, seed=seed)
+        return done.outcomes.finish_s.tobytes()
+
+    assert finish(3) == finish(3)
+    assert finish(3) != finish(4)
+    assert finish(None) == finish(None)
+
+
+def test_itl_limits_count_slow_gaps_by_class() -> None:
+    trace = dataclasses.replace(
+        trace_of((0.0, 10, 30), (0.0, 10, 30), (0.1, 900, 2)),
+        request_class=np.array([0, 1, 0]),
+        class_names=("chat", "batch"),
+    )
+    limits = np.array([0.006, np.nan])
+    result = simulate(trace, CONFIG, MODEL, num_kv_blocks=500, itl_limit_s=limits, seed=None)
+    gaps, weight = result.outcomes.gap_s, result.outcomes.gap_weight
+    assert result.outcomes.num_slow_gaps[1] == 0
+    slow = int((weight[:, 0] * (gaps > limits[0])).sum())
+    assert slow > 0
+    assert result.outcomes.num_slow_gaps.sum() == slow
+    assert weight.sum(axis=0).tolist() == [29 + 1, 29]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"max_num_seqs": 512}, "max_num_seqs must be at most max_num_batched_tokens"),
+        ({"block_size": None}, "block_size must be resolved"),
+        ({"scheduling_policy": "priority"}, "not simulated yet"),
+    ],
+)
+def test_configurations_that_cannot_be_simulated_are_refused(
+    change: dict[str, object], words: str
+) -> None:
+    config = dataclasses.replace(CONFIG, **change)  # type: ignore[arg-type]
+    with pytest.raises(KnobError, match=words):
+        simulate(trace_of((0.0, 10, 2)), config, MODEL, num_kv_blocks=100)

@@ -1,0 +1,251 @@
+"""The event loop: schedule, run, commit. A step's time comes from the step-latency model.
+
+Event order. A step is the only event; what falls on one instant is ordered as in the engine's
+loop: the output of the step that ends then, then arrivals up to and including that instant, then
+schedule(). Under asynchronous scheduling schedule() of step k+1 happens when step k starts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profiler.compiled import compiled
+from profiler.latency.step_time import BatchShape, StepTimeParams, step_interval
+from tuner.simulator.blocks import free_blocks
+from tuner.simulator.gaps import has_log_room, log_own_gap, log_pooled_gap
+from tuner.simulator.lists import remove_partial, remove_running
+from tuner.simulator.record import has_record_room, record_step
+from tuner.simulator.scheduler import (
+    admit_waiting,
+    current_threshold,
+    join_lockstep,
+    leave_lockstep,
+    schedule_running,
+    see_arrivals,
+)
+from tuner.simulator.starved import exclude_returning, schedule_each, settle_returning
+from tuner.simulator.state import (
+    ALL_DONE,
+    BLOCKED,
+    CLOCK,
+    DECODE_CONTEXT,
+    DONE,
+    ENDING_BEFORE,
+    ENDING_NOW,
+    FINISHING,
+    FREE_BLOCKS,
+    LAST_END,
+    LATE_CONTEXT,
+    LOG_FULL,
+    NONE,
+    NUM_DECODES,
+    NUM_FINISHED,
+    NUM_GAPS,
+    NUM_LATE,
+    NUM_RUNNING,
+    NUM_STEPS,
+    PART_HEAD,
+    QUIET,
+    SCHEDULE_AT,
+    STUCK,
+    VISIBLE,
+    FloatArray,
+    Limits,
+    State,
+)
+
+
+@compiled
+def describe_batch(state: State) -> BatchShape:
+    """The batch that has just been scheduled."""
+    counts, progress = state.tally.counts, state.progress
+    tokens, prompts, pairs, context = 0, 0, 0.0, 0
+    r = counts[PART_HEAD]
+    while r != NONE:
+        n, before = progress.chunk[r], progress.computed[r]
+        if n > 0:
+            tokens += n
+            prompts += 1
+            pairs += n * (before + 0.5 * (n + 1))
+            context += before
+        r = state.links.kind_next[r]
+    decodes = counts[NUM_DECODES] - counts[NUM_LATE]
+    return BatchShape(
+        tokens, prompts, pairs, context, decodes, counts[DECODE_CONTEXT] - counts[LATE_CONTEXT]
+    )
+
+
+@compiled
+def end_request(state: State, r: int, end: float) -> None:
+    """The step being built computes the last token of `r`; it leaves when the output is seen."""
+    counts = state.tally.counts
+    state.progress.phase[r] = FINISHING
+    state.progress.finish_s[r] = end
+    state.links.kind_next[r] = counts[ENDING_NOW]
+    counts[ENDING_NOW] = r
+    counts[NUM_FINISHED] += 1
+
+
+@compiled
+def commit_decodes(state: State, end: float) -> None:
+    """Move the lockstep by one step and end the decodes whose last step this was."""
+    counts, progress, ring = state.tally.counts, state.progress, state.links.ring
+    r = ring[counts[CLOCK] % ring.size]
+    while r != NONE:
+        after = state.links.kind_next[r]
+        leave_lockstep(state, r)
+        progress.outputs[r] = state.requests.max_output[r]
+        end_request(state, r, end)
+        r = after
+    counts[CLOCK] += 1
+    counts[DECODE_CONTEXT] += counts[NUM_DECODES]
+
+
+@compiled
+def commit_chunks(state: State, end: float) -> None:
+    """Chunks are computed; prompts that are complete emit a token and join the decodes."""
+    counts, progress, requests = state.tally.counts, state.progress, state.requests
+    r = counts[PART_HEAD]
+    while r != NONE:
+        after = state.links.kind_next[r]
+        progress.computed[r] += progress.chunk[r]
+        if progress.computed[r] == requests.prompt_tokens[r] + progress.outputs[r]:
+            remove_partial(state, r)
+            if progress.outputs[r] == 0:
+                progress.first_token_s[r] = end
+            else:
+                log_own_gap(state, r, end)
+            progress.outputs[r] += 1
+            if progress.outputs[r] == requests.max_output[r]:
+                end_request(state, r, end)
+            else:
+                join_lockstep(state, r)
+        r = after
+
+
+@compiled
+def release_finished(state: State, limits: Limits, head: int) -> None:
+    """The output of a step has been processed: its finished requests give up slot and blocks."""
+    counts = state.tally.counts
+    r = counts[head]
+    while r != NONE:
+        if state.progress.phase[r] == FINISHING:
+            remove_running(state, r)
+            free_blocks(state, limits, r)
+            state.progress.phase[r] = DONE
+        r = state.links.kind_next[r]
+    counts[head] = NONE
+
+
+@compiled
+def wait_for_work(state: State, limits: Limits) -> bool:
+    """Nothing was scheduled: move to the output in flight, else to the next arrival.
+
+    Returns False when there is neither.
+    """
+    counts, times, visible_s = state.tally.counts, state.tally.times, state.requests.visible_s
+    if counts[ENDING_BEFORE] != NONE:
+        release_finished(state, limits, ENDING_BEFORE)
+        times[SCHEDULE_AT] = max(times[SCHEDULE_AT], times[LAST_END])
+        return True
+    if counts[VISIBLE] == visible_s.size:
+        return False
+    times[SCHEDULE_AT] = max(times[SCHEDULE_AT], visible_s[counts[VISIBLE]])
+    return True
+
+
+@compiled
+def schedule(state: State, limits: Limits) -> bool:
+    """One schedule() call. Returns whether it preempted."""
+    see_arrivals(state, state.tally.times[SCHEDULE_AT])
+    threshold = current_threshold(state, limits)
+    if limits.may_starve:
+        left, preempted = schedule_each(state, limits, threshold)
+    else:
+        left, preempted = schedule_running(state, limits, threshold)
+    if preempted == 0:
+        admit_waiting(state, limits, threshold, left)
+    return preempted > 0
+
+
+@compiled
+def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -> None:
+    """The scheduled batch runs for `seconds`; tokens appear, requests join and end."""
+    counts, times = state.tally.counts, state.tally.times
+    start = max(times[LAST_END], times[SCHEDULE_AT])
+    end = start + seconds
+    if limits.recording:
+        record_step(state)
+    if limits.may_starve:
+        exclude_returning(state)
+    log_pooled_gap(state, end)
+    if limits.may_starve:
+        settle_returning(state, end)
+    times[LAST_END] = end
+    commit_decodes(state, end)
+    commit_chunks(state, end)
+    counts[NUM_STEPS] += 1
+    ended = counts[ENDING_BEFORE] != NONE or counts[ENDING_NOW] != NONE
+    release_finished(state, limits, ENDING_BEFORE)
+    counts[ENDING_BEFORE], counts[ENDING_NOW] = counts[ENDING_NOW], NONE
+    if limits.overlapped:
+        times[SCHEDULE_AT] = start
+    else:
+        release_finished(state, limits, ENDING_BEFORE)
+        times[SCHEDULE_AT] = end
+    quiet = batch.prefill_tokens == 0 and counts[PART_HEAD] == NONE and not ended
+    counts[QUIET] = 1 if quiet else 0
+
+
+@compiled
+def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: FloatArray) -> None:
+    """Run pure decode steps until anything else can happen: an arrival that may be admitted, a
+    decode's last step, or a shortage of blocks."""
+    counts, times, crossing = state.tally.counts, state.tally.times, state.tally.crossing
+    ring, visible_s = state.links.ring, state.requests.visible_s
+    open_door = counts[BLOCKED] == 0 and counts[VISIBLE] < visible_s.size
+    next_s = visible_s[counts[VISIBLE]] if open_door else np.inf
+    decodes, running = counts[NUM_DECODES], counts[NUM_RUNNING]
+    room = state.log.gap_s.size - 1 - running
+    phase, slot = counts[CLOCK] % crossing.size, counts[CLOCK] % ring.size
+    while next_s > times[SCHEDULE_AT] and ring[slot] == NONE and counts[NUM_GAPS] < room:
+        if crossing[phase] > counts[FREE_BLOCKS]:
+            break
+        counts[FREE_BLOCKS] -= crossing[phase]
+        batch = BatchShape(0, 0, 0.0, 0, decodes, counts[DECODE_CONTEXT])
+        seconds = step_interval(params, batch, running, limits.overlapped)
+        start = times[LAST_END]
+        end = start + seconds * jitter[counts[NUM_STEPS] % jitter.size]
+        log_pooled_gap(state, end)
+        times[LAST_END] = end
+        times[SCHEDULE_AT] = start if limits.overlapped else end
+        counts[CLOCK] += 1
+        counts[DECODE_CONTEXT] += decodes
+        counts[NUM_STEPS] += 1
+        phase = phase + 1 if phase + 1 < crossing.size else 0
+        slot = slot + 1 if slot + 1 < ring.size else 0
+    counts[QUIET] = 0
+
+
+@compiled
+def run_all(state: State, limits: Limits, params: StepTimeParams, jitter: FloatArray) -> int:
+    """Run until every request is finished. Returns a status; LOG_FULL may be called again."""
+    counts = state.tally.counts
+    while counts[NUM_FINISHED] < state.requests.visible_s.size:
+        if not has_log_room(state) or not has_record_room(state, limits):
+            return LOG_FULL
+        if counts[QUIET] == 1 and not limits.may_starve and not limits.recording:
+            run_quiet(state, limits, params, jitter)
+            if not has_log_room(state):
+                return LOG_FULL
+        preempted = schedule(state, limits)
+        batch = describe_batch(state)
+        if batch.prefill_tokens + batch.num_decodes == 0:
+            if not wait_for_work(state, limits) and not preempted:
+                return STUCK
+            continue
+        seconds = step_interval(params, batch, counts[NUM_RUNNING], limits.overlapped)
+        run_batch(state, limits, batch, seconds * jitter[counts[NUM_STEPS] % jitter.size])
+        if preempted:
+            counts[QUIET] = 0
+    return ALL_DONE

@@ -1,0 +1,111 @@
+"""The linked lists of the simulator: running order, partial prefills, decodes by end, the stack."""
+
+from __future__ import annotations
+
+from profiler.compiled import compiled
+from tuner.simulator.state import (
+    NONE,
+    NUM_RUNNING,
+    NUM_STACKED,
+    PART_HEAD,
+    PART_TAIL,
+    RUN_HEAD,
+    RUN_TAIL,
+    STACK_HEAD,
+    IntArray,
+    State,
+)
+
+
+@compiled
+def append(counts: IntArray, prev: IntArray, succ: IntArray, head: int, r: int) -> None:
+    """Append `r` to the list whose head index is counts[head] and whose tail follows it."""
+    tail = counts[head + 1]
+    prev[r], succ[r] = tail, NONE
+    if tail == NONE:
+        counts[head] = r
+    else:
+        succ[tail] = r
+    counts[head + 1] = r
+
+
+@compiled
+def remove(counts: IntArray, prev: IntArray, succ: IntArray, head: int, r: int) -> None:
+    """Take `r` out of the list whose head index is counts[head]."""
+    before, after = prev[r], succ[r]
+    if before == NONE:
+        counts[head] = after
+    else:
+        succ[before] = after
+    if after == NONE:
+        counts[head + 1] = before
+    else:
+        prev[after] = before
+
+
+@compiled
+def append_running(state: State, r: int) -> None:
+    """`r` becomes the last of the running list."""
+    counts, links = state.tally.counts, state.links
+    append(counts, links.order_prev, links.order_next, RUN_HEAD, r)
+    counts[NUM_RUNNING] += 1
+
+
+@compiled
+def remove_running(state: State, r: int) -> None:
+    """Take `r` out of the running list."""
+    counts, links = state.tally.counts, state.links
+    remove(counts, links.order_prev, links.order_next, RUN_HEAD, r)
+    counts[NUM_RUNNING] -= 1
+
+
+@compiled
+def append_partial(state: State, r: int) -> None:
+    """`r` becomes the last of the partial prefills."""
+    links = state.links
+    append(state.tally.counts, links.kind_prev, links.kind_next, PART_HEAD, r)
+
+
+@compiled
+def remove_partial(state: State, r: int) -> None:
+    """Take `r` out of the partial prefills."""
+    links = state.links
+    remove(state.tally.counts, links.kind_prev, links.kind_next, PART_HEAD, r)
+
+
+@compiled
+def push_waiting(state: State, r: int) -> None:
+    """Put the preempted `r` at the front of the waiting queue."""
+    counts = state.tally.counts
+    state.links.order_next[r] = counts[STACK_HEAD]
+    counts[STACK_HEAD] = r
+    counts[NUM_STACKED] += 1
+
+
+@compiled
+def link_end(state: State, r: int) -> None:
+    """Note at which clock the decode `r` ends."""
+    links = state.links
+    slot = state.progress.end_clock[r] % links.ring.size
+    first = links.ring[slot]
+    links.kind_prev[r], links.kind_next[r] = NONE, first
+    if first != NONE:
+        links.kind_prev[first] = r
+    links.ring[slot] = r
+
+
+@compiled
+def unlink_end(state: State, r: int) -> None:
+    """Forget at which clock the decode `r` ends."""
+    links = state.links
+    before, after = links.kind_prev[r], links.kind_next[r]
+    if before == NONE:
+        links.ring[state.progress.end_clock[r] % links.ring.size] = after
+    else:
+        links.kind_next[before] = after
+    if after != NONE:
+        links.kind_prev[after] = before
+
+
+assert RUN_TAIL == RUN_HEAD + 1
+assert PART_TAIL == PART_HEAD + 1

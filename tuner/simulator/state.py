@@ -1,0 +1,197 @@
+"""The simulator's state: NamedTuples of 1-D arrays, one per noun.
+
+Everything is allocated in `run.py` and written in place by the kernels. Integers are int64, reals
+float64, flags bool_. "Not yet" is NaN for a time and -1 (`NONE`) for an index. N is the number of
+requests, C of request classes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+NONE = -1
+
+# Phases of a request.
+WAITING = 0  # never admitted, or preempted
+PREFILLING = 1  # running, a part of its known tokens is not computed yet
+DECODING = 2  # running, one token per step
+FINISHING = 3  # running, its last token is computed by the step in flight
+DONE = 4
+
+# Status of a kernel call.
+ALL_DONE = 0
+LOG_FULL = 1  # give the log more room and call again
+STUCK = 2  # nothing runs, nothing can be admitted, nothing arrives
+
+# Indices of Tally.counts.
+NUM_RUNNING = 0  # PREFILLING + DECODING + FINISHING
+NUM_DECODES = 1  # DECODING
+DECODE_CONTEXT = 2  # sum of computed tokens over DECODING
+CLOCK = 3  # number of steps in which the DECODING requests moved in lockstep
+FREE_BLOCKS = 4
+RUN_HEAD = 5  # running list, in order of admission
+RUN_TAIL = 6
+PART_HEAD = 7  # partial prefills, in order of admission
+PART_TAIL = 8
+STACK_HEAD = 9  # preempted requests: the front of the waiting queue
+NUM_STACKED = 10
+NEXT = 11  # first request that was never admitted
+VISIBLE = 12  # first request that has not reached the scheduler yet
+ENDING_NOW = 13  # list of requests that the step being built finishes
+ENDING_BEFORE = 14  # the same of the step in flight (asynchronous only)
+NUM_STEPS = 15
+NUM_GAPS = 16
+NUM_PREEMPTIONS = 17
+NUM_FINISHED = 18
+QUIET = 19  # 1 when the last step had no chunk, no preemption and no finish
+BLOCKED = 20  # 1 when a waiting request was refused by the last admission pass
+NUM_LATE = 21  # decodes that got no token in this step
+LATE_CONTEXT = 22  # sum of their computed tokens
+NUM_ROWS = 23  # rows of the step record
+NUM_COUNTS = 24
+
+# Record.tokens of a preemption.
+PREEMPTED = -1
+
+# Indices of Tally.times.
+SCHEDULE_AT = 0  # when the next schedule() happens
+LAST_END = 1  # when the last busy step's output appears
+NUM_TIMES = 2
+
+
+class Limits(NamedTuple):
+    """The settings that the rules read; built from a resolved `EngineConfig`."""
+
+    token_budget: int
+    """tokens per step: min(max_num_batched_tokens, max_num_scheduled_tokens)"""
+    adaptive_budget: int
+    """max_num_batched_tokens, which the adaptive threshold divides"""
+    max_active: int
+    """running requests at admission"""
+    threshold: int
+    """long-prefill cap, tokens; 0 = off"""
+    adaptive: bool
+    chunked: bool
+    reserve_full: bool
+    """admission needs blocks for the whole known sequence"""
+    watermark_blocks: int
+    block_size: int
+    overlapped: bool
+    """asynchronous scheduling: two steps in flight"""
+    may_starve: bool
+    """a decode can be left without its token, so the running pass visits every request"""
+    recording: bool
+    """write the step record (tests, timelines)"""
+
+
+class Requests(NamedTuple):
+    """Inputs, never written by a kernel."""
+
+    visible_s: FloatArray
+    """(N,) when the scheduler can see the request, seconds; sorted"""
+    prompt_tokens: IntArray
+    """(N,)"""
+    max_output: IntArray
+    """(N,) tokens after which it stops (the recorded output, cut by the model length)"""
+    klass: IntArray
+    """(N,) request class, 0 .. C-1"""
+
+
+class Progress(NamedTuple):
+    """Per request; written by the rules in `scheduler.py`, `blocks.py` and `starved.py`."""
+
+    phase: IntArray
+    """(N,) see the phases above"""
+    computed: IntArray
+    """(N,) PREFILLING: tokens computed. DECODING: tokens computed minus CLOCK"""
+    outputs: IntArray
+    """(N,) tokens produced; while DECODING, as of joining"""
+    chunk: IntArray
+    """(N,) PREFILLING: tokens of this step"""
+    end_clock: IntArray
+    """(N,) DECODING: value of CLOCK at its last step"""
+    slow_at_join: IntArray
+    """(N,) DECODING: Tally.slow of its class when it joined"""
+    num_slow: IntArray
+    """(N,) gaps longer than the class's ITL limit"""
+    last_token_s: FloatArray
+    """(N,) preempted or late: when its last token appeared; NaN otherwise"""
+    first_token_s: FloatArray
+    """(N,)"""
+    finish_s: FloatArray
+    """(N,)"""
+
+
+class Links(NamedTuple):
+    """Doubly linked lists over requests."""
+
+    order_prev: IntArray
+    """(N,) running list"""
+    order_next: IntArray
+    """(N,) running list; of a preempted request, the stack"""
+    kind_prev: IntArray
+    """(N,) list of its phase: partial prefills, or decodes that end at the same clock"""
+    kind_next: IntArray
+    """(N,) the same; of a FINISHING request, the list of the step that finishes it"""
+    ring: IntArray
+    """(R,) first decode that ends at clock c, at c mod R; R exceeds every output length"""
+
+
+class Tally(NamedTuple):
+    """Aggregates."""
+
+    counts: IntArray
+    """(NUM_COUNTS,) see the indices above"""
+    times: FloatArray
+    """(NUM_TIMES,) seconds"""
+    crossing: IntArray
+    """(block_size,) decodes that need a new block at clock c, at c mod block_size"""
+    decodes: IntArray
+    """(C,) DECODING requests of each class"""
+    slow: IntArray
+    """(C,) pooled gaps so far that were longer than the class's limit"""
+    late: IntArray
+    """(C,) decodes of each class outside this step's pooled gap"""
+    itl_limit_s: FloatArray
+    """(C,) NaN for none; never written"""
+
+
+class Log(NamedTuple):
+    """Token gaps, in order of time."""
+
+    gap_s: FloatArray
+    """(room,) seconds"""
+    weight: IntArray
+    """(room * C,) requests of each class that had the gap"""
+
+
+class Record(NamedTuple):
+    """What each step did, row by row; filled only when `Limits.recording`."""
+
+    step: IntArray
+    """(rows,) number of the step, empty ones not counted"""
+    request: IntArray
+    """(rows,) request"""
+    tokens: IntArray
+    """(rows,) tokens scheduled; PREEMPTED marks a victim"""
+    before: IntArray
+    """(rows,) tokens computed before"""
+    free: IntArray
+    """(rows,) free blocks after scheduling"""
+
+
+class State(NamedTuple):
+    """All of it."""
+
+    requests: Requests
+    progress: Progress
+    links: Links
+    tally: Tally
+    log: Log
+    record: Record
