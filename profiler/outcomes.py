@@ -73,7 +73,7 @@ class Outcomes:
         limits = ",".join(repr(float(x)) for x in self.itl_limit_s)
         table = pa.table(rows).replace_schema_metadata({"itl_limit_s": limits})
         pq.write_table(table, path)
-        gaps = {"gap_s": self.gap_s}
+        gaps: dict[str, npt.NDArray[np.generic]] = {"gap_s": self.gap_s}
         for c in range(self.gap_weight.shape[1]):
             gaps[f"weight_{c}"] = self.gap_weight[:, c]
         pq.write_table(pa.table(gaps), gaps_path(path))

@@ -1,4 +1,4 @@
-"""Random small cases for the kernel's comparisons: settings, traffic and a KV pool that is tight."""
+"""Random small cases for comparing the kernel: settings, traffic and a tight KV pool."""
 
 from __future__ import annotations
 

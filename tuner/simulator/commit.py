@@ -1,0 +1,111 @@
+"""After scheduling: what the batch is, and what its step changes once it has run.
+
+Mirrors `Scheduler.update_from_output` of vLLM 0.32: partial prefills return no token, a request
+ends by length, a finished one frees its blocks when its output is processed.
+"""
+
+from __future__ import annotations
+
+from profiler.compiled import compiled
+from profiler.latency.step_time import BatchShape
+from tuner.simulator.blocks import free_blocks
+from tuner.simulator.gaps import log_own_gap
+from tuner.simulator.lists import remove_partial, remove_running
+from tuner.simulator.lockstep import join_lockstep, leave_lockstep
+from tuner.simulator.state import (
+    CLOCK,
+    DECODE_CONTEXT,
+    DONE,
+    ENDING_NOW,
+    FINISHING,
+    LATE_CONTEXT,
+    NONE,
+    NUM_DECODES,
+    NUM_FINISHED,
+    NUM_LATE,
+    PART_HEAD,
+    Limits,
+    State,
+)
+
+
+@compiled
+def describe_batch(state: State) -> BatchShape:
+    """The batch that has just been scheduled."""
+    counts, progress = state.tally.counts, state.progress
+    tokens, prompts, pairs, context = 0, 0, 0.0, 0
+    r = counts[PART_HEAD]
+    while r != NONE:
+        n, before = progress.chunk[r], progress.computed[r]
+        if n > 0:
+            tokens += n
+            prompts += 1
+            pairs += n * (before + 0.5 * (n + 1))
+            context += before
+        r = state.links.kind_next[r]
+    decodes = counts[NUM_DECODES] - counts[NUM_LATE]
+    return BatchShape(
+        tokens, prompts, pairs, context, decodes, counts[DECODE_CONTEXT] - counts[LATE_CONTEXT]
+    )
+
+
+@compiled
+def end_request(state: State, r: int, end: float) -> None:
+    """The step being built computes the last token of `r`; it leaves when the output is seen."""
+    counts = state.tally.counts
+    state.progress.phase[r] = FINISHING
+    state.progress.finish_s[r] = end
+    state.links.kind_next[r] = counts[ENDING_NOW]
+    counts[ENDING_NOW] = r
+    counts[NUM_FINISHED] += 1
+
+
+@compiled
+def commit_decodes(state: State, end: float) -> None:
+    """Move the lockstep by one step and end the decodes whose last step this was."""
+    counts, progress, ring = state.tally.counts, state.progress, state.links.ring
+    r = ring[counts[CLOCK] % ring.size]
+    while r != NONE:
+        after = state.links.kind_next[r]
+        leave_lockstep(state, r)
+        progress.outputs[r] = state.requests.max_output[r]
+        end_request(state, r, end)
+        r = after
+    counts[CLOCK] += 1
+    counts[DECODE_CONTEXT] += counts[NUM_DECODES]
+
+
+@compiled
+def commit_chunks(state: State, end: float) -> None:
+    """Chunks are computed; prompts that are complete emit a token and join the decodes."""
+    counts, progress, requests = state.tally.counts, state.progress, state.requests
+    r = counts[PART_HEAD]
+    while r != NONE:
+        after = state.links.kind_next[r]
+        progress.computed[r] += progress.chunk[r]
+        if progress.computed[r] == requests.prompt_tokens[r] + progress.outputs[r]:
+            remove_partial(state, r)
+            if progress.outputs[r] == 0:
+                progress.first_token_s[r] = end
+            else:
+                log_own_gap(state, r, end)
+            progress.outputs[r] += 1
+            if progress.outputs[r] == requests.max_output[r]:
+                end_request(state, r, end)
+            else:
+                join_lockstep(state, r)
+        r = after
+
+
+@compiled
+def release_finished(state: State, limits: Limits, head: int) -> None:
+    """The output of a step has been processed: its finished requests give up slot and blocks."""
+    counts = state.tally.counts
+    r = counts[head]
+    while r != NONE:
+        if state.progress.phase[r] == FINISHING:
+            remove_running(state, r)
+            free_blocks(state, limits, r)
+            state.progress.phase[r] = DONE
+        r = state.links.kind_next[r]
+    counts[head] = NONE
