@@ -79,8 +79,5 @@ class StepSamples:
 def concatenate(parts: Sequence[StepSamples]) -> StepSamples:
     """One table of all parts, in order. `parts` must not be empty."""
     return StepSamples(
-        **{
-            f.name: np.concatenate([getattr(p, f.name) for p in parts])
-            for f in fields(StepSamples)
-        }
+        **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(StepSamples)}
     )

@@ -38,7 +38,7 @@ class EngineSpec:
     """name in `profiler.engines.ENGINES`"""
     model: str
     """folder with a config.json, or a model name"""
-    config: EngineConfig = EngineConfig()
+    config: EngineConfig = field(default_factory=EngineConfig)
     load_format: str = "auto"
     dtype: str = "auto"
     device: str = "auto"

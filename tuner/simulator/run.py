@@ -98,6 +98,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     SimulationError
         The traffic holds nothing to simulate, or the run cannot make progress.
     """
+    prepare(model)
     limits = build_limits(config, num_kv_blocks, record)
     if itl_limit_s is None:
         itl_limit_s = np.full(len(trace.class_names), np.nan)
@@ -126,6 +127,28 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         simulation_s=spent,
         record=gather_record(accepted, state) if record else None,
     )
+
+
+def prepare(model: StepTimeModel) -> None:
+    """Compile the kernels for the kind of `model`, or load them from the disk cache.
+
+    `simulate` does it by itself; call it before forking workers, or to show the wait of a first
+    compile apart.
+    """
+    kind = model.params.table is None
+    if kind in _PREPARED:
+        return
+    nothing = np.empty(0)
+    none = np.empty(0, dtype=np.int64)
+    config = EngineConfig(max_num_batched_tokens=1, max_num_seqs=1, block_size=1)
+    limits = build_limits(config, 2, False)
+    state = allocate(Requests(nothing, none, none, none), limits, 2, np.full(1, np.nan))
+    run_all(state, limits, model.params, np.ones(1))
+    _PREPARED.add(kind)
+
+
+_PREPARED: set[bool] = set()
+"""kinds of latency model (without a table: True) whose kernels are loaded"""
 
 
 def _int(config: EngineConfig, name: str) -> int:

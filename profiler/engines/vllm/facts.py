@@ -1,0 +1,52 @@
+"""What a started vLLM says of itself, as plain JSON values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from profiler.engine_config import KNOBS
+from profiler.hardware import this_machine
+
+_RENAMED = {
+    "scheduling_policy": "policy",
+    "max_num_scheduled_tokens": "max_num_batched_tokens",
+    "max_num_active_seqs": "max_num_seqs",
+    "num_gpu_blocks_override": "num_gpu_blocks",
+}
+"""where a resolved setting is found when not under its own name: None falls back to these"""
+
+
+def resolved_settings(vllm_config: Any) -> dict[str, Any]:
+    """Every knob's value in force. `num_gpu_blocks_override` is the number of blocks there are."""
+    parts = (vllm_config.scheduler_config, vllm_config.cache_config, vllm_config.model_config)
+    return {name: _find(parts, name) for name in KNOBS}
+
+
+def _find(parts: tuple[Any, ...], name: str) -> Any:
+    for candidate in (name, _RENAMED.get(name, name)):
+        for part in parts:
+            value = getattr(part, candidate, None)
+            if value is not None:
+                return value
+    return None
+
+
+def engine_facts(vllm_config: Any, version: str, device: str) -> dict[str, Any]:
+    """Facts of a running engine, for `profiler.engines.base.EngineFacts`."""
+    model, parallel = vllm_config.model_config, vllm_config.parallel_config
+    return {
+        "version": version,
+        "device": device,
+        "resolved": resolved_settings(vllm_config),
+        "num_kv_blocks": vllm_config.cache_config.num_gpu_blocks,
+        "model_shape": {
+            "num_layers": model.get_num_layers(parallel),
+            "num_heads": model.get_num_attention_heads(parallel),
+            "num_kv_heads": model.get_total_num_kv_heads(),
+            "head_size": model.get_head_size(),
+            "hidden_size": model.get_hidden_size(),
+            "vocab_size": model.get_vocab_size(),
+            "dtype": str(model.dtype).removeprefix("torch."),
+        },
+        "host": this_machine().to_dict(),
+    }

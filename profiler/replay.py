@@ -1,0 +1,101 @@
+"""Open-loop replay of a trace on an engine, with a score of its own fidelity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from profiler.engines.base import Engine, Progress, Requests
+from profiler.errors import EvidenceError
+from profiler.outcomes import Outcomes, TokenTimes, outcomes_from_token_times
+from profiler.traffic.trace import Trace
+
+FloatArray = npt.NDArray[np.float64]
+DEFAULT_MAX_LATE_S = 0.02
+"""A sender that shares two busy cores with the engine wakes up some milliseconds late; beyond this
+it distorts a TTFT by more than a step."""
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """How late requests were really sent: achieved minus intended send time, seconds.
+
+    Latencies are counted from the intended time, so lateness makes figures worse, never better;
+    but a late sender also thins out bursts, and then offers another load than the trace.
+    """
+
+    late_p50_s: float
+    late_p99_s: float
+    late_max_s: float
+    max_late_s: float
+    """most that `late_p99_s` may be for the replay to count as evidence"""
+
+    @property
+    def ok(self) -> bool:
+        return self.late_p99_s <= self.max_late_s
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay measured. Filled by `replay`."""
+
+    outcomes: Outcomes
+    times: TokenTimes
+    fidelity: Fidelity
+
+    def require_evidence(self) -> None:
+        """Raise `EvidenceError` when the sender fell behind the trace."""
+        if not self.fidelity.ok:
+            raise EvidenceError(
+                "a replay counts as evidence when 99 % of its requests are sent at most "
+                f"{self.fidelity.max_late_s * 1e3:g} ms late, got "
+                f"{self.fidelity.late_p99_s * 1e3:.1f} ms; free the machine of other work, or "
+                "lower the request rate"
+            )
+
+
+def replay(  # noqa: PLR0913  # all but the first two are options by keyword
+    engine: Engine,
+    trace: Trace,
+    *,
+    itl_limit_s: FloatArray | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    max_late_s: float = DEFAULT_MAX_LATE_S,
+) -> Replay:
+    """Send `trace` to `engine` at its own times, and measure what each request saw.
+
+    Parameters
+    ----------
+    itl_limit_s
+        (C,) ITL limit of each request class, seconds; NaN or None for none.
+    seed
+        Of the made-up prompts.
+    max_late_s
+        See `Fidelity.max_late_s`. A late replay is returned, and refused by `require_evidence`.
+
+    Raises
+    ------
+    EngineDiedError, EngineHungError
+        The engine did not see the replay through.
+    """
+    requests = Requests(
+        trace.arrival_s, trace.prompt_tokens, trace.output_tokens, trace.priority, seed=seed
+    )
+    times = engine.replay(requests, progress=progress)
+    classes = trace.request_class
+    if classes is None:
+        classes = np.zeros(trace.arrival_s.size, dtype=np.int64)
+    limits = np.full(len(trace.class_names), np.nan) if itl_limit_s is None else itl_limit_s
+    outcomes = outcomes_from_token_times(times, classes, limits)
+    return Replay(outcomes, times, _fidelity(times, max_late_s))
+
+
+def _fidelity(times: TokenTimes, max_late_s: float) -> Fidelity:
+    late_s = times.sent_s - times.intended_s
+    if late_s.size == 0:
+        return Fidelity(0.0, 0.0, 0.0, max_late_s)
+    p50, p99 = np.percentile(late_s, [50, 99])
+    return Fidelity(float(p50), float(p99), float(late_s.max()), max_late_s)
