@@ -1,0 +1,1 @@
+"""The step-latency model: compiled form, fit, sampled region, report."""

@@ -2,10 +2,16 @@
 
 One function, called by `StepTimeModel.predict` and by the simulator, so that the fitted and the
 simulated latency model cannot drift apart.
+
+The plain form is a sum of non-negative roofline terms (Williams, Waterman and Patterson, "Roofline:
+an insightful visual performance model", CACM 52(4), 2009): memory traffic and arithmetic each grow
+linearly in tokens or in tokens of context, and the linear layers change slope where arithmetic
+overtakes the reading of the weights. A small table of factors per kind of step may correct it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +20,17 @@ import numpy.typing as npt
 from profiler.compiled import compiled
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+DECODE_ONLY = 0
+"""a step without prompt chunks"""
+CHUNK_ONLY = 1
+"""a step without decodes"""
+MIXED = 2
+"""a step with both"""
+GRID = 8
+"""nodes along each axis of a table of factors"""
+REGION_NAMES = ("decode-only", "chunk-only", "mixed")
 
 
 class BatchShape(NamedTuple):
@@ -31,3 +48,189 @@ class BatchShape(NamedTuple):
     """requests that decode one token"""
     decode_context: int
     """sum over decodes of the tokens computed before the step"""
+
+
+class StepTimeParams(NamedTuple):
+    """Coefficients of `step_time` and `step_interval`; written by `profiler.latency.fit`.
+
+    T is prefill_tokens + num_decodes. Every coefficient is >= 0.
+    """
+
+    constant_s: float
+    per_prefill_token_s: float
+    per_decode_s: float
+    per_attention_pair_s: float
+    per_decode_context_s: float
+    """seconds per token of KV read by decodes"""
+    per_prefill_s: float
+    """seconds per prompt that gets a chunk"""
+    per_chunk_context_s: float
+    """seconds per token already computed of those prompts"""
+    with_prefill_s: float
+    """once per step that has a chunk (another kernel or graph than decode-only steps)"""
+    mixed_s: float
+    """once per step that has chunks and decodes"""
+    above_knee_s: float
+    """seconds per token of T above `upper_knee` (arithmetic-bound slope)"""
+    upper_knee: float
+    """tokens"""
+    below_knee_s: float
+    """seconds per token of T up to `lower_knee` (slope of small batches)"""
+    lower_knee: float
+    """tokens"""
+    floor_s: float
+    """no step takes less on the device"""
+    table: FloatArray | None
+    """None, or (3, GRID + 1, GRID): by region the factors at the grid nodes, and in row GRID the
+    place of the grid: origin and scale of the first axis, origin and scale of the second.
+    None is a type of its own for the compiler: without a table no array is handled at all."""
+    host_s: float
+    """host time of every step (scheduling, input building, output handling)"""
+    host_per_running_s: float
+    """host time per running request"""
+
+
+def plain_params(**coefficients: float) -> StepTimeParams:
+    """Parameters without a table; what is not given is 0."""
+    values = dict.fromkeys(StepTimeParams._fields, 0.0) | coefficients
+    del values["table"]
+    return StepTimeParams(table=None, **{name: float(value) for name, value in values.items()})
+
+
+@compiled
+def step_region(batch: BatchShape) -> int:
+    """DECODE_ONLY, CHUNK_ONLY or MIXED."""
+    if batch.prefill_tokens == 0:
+        return DECODE_ONLY
+    if batch.num_decodes == 0:
+        return CHUNK_ONLY
+    return MIXED
+
+
+@compiled
+def roofline_time(params: StepTimeParams, batch: BatchShape) -> float:
+    """Sum of the roofline terms, at least the floor; seconds."""
+    tokens = float(batch.prefill_tokens + batch.num_decodes)
+    seconds = (
+        params.constant_s
+        + params.per_prefill_token_s * batch.prefill_tokens
+        + params.per_decode_s * batch.num_decodes
+        + params.per_attention_pair_s * batch.attention_pairs
+        + params.per_decode_context_s * batch.decode_context
+        + params.per_prefill_s * batch.num_prefills
+        + params.per_chunk_context_s * batch.chunk_context
+        + params.above_knee_s * max(0.0, tokens - params.upper_knee)
+        + params.below_knee_s * min(tokens, params.lower_knee)
+    )
+    if batch.prefill_tokens > 0:
+        seconds += params.with_prefill_s
+        if batch.num_decodes > 0:
+            seconds += params.mixed_s
+    return max(params.floor_s, seconds)
+
+
+@compiled
+def first_coordinate(batch: BatchShape) -> float:
+    """Root of num_decodes in a decode-only step, else of prefill_tokens."""
+    if batch.prefill_tokens == 0:
+        return math.sqrt(batch.num_decodes)
+    return math.sqrt(batch.prefill_tokens)
+
+
+@compiled
+def second_coordinate(batch: BatchShape) -> float:
+    """Root of the context per decode, of the attention pairs per prefill token (no decodes), or
+    of num_decodes (mixed)."""
+    if batch.prefill_tokens == 0:
+        return math.sqrt(batch.decode_context / max(1, batch.num_decodes))
+    if batch.num_decodes == 0:
+        return math.sqrt(batch.attention_pairs / max(1, batch.prefill_tokens))
+    return math.sqrt(batch.num_decodes)
+
+
+@compiled
+def table_factor(table: FloatArray | None, batch: BatchShape) -> float:
+    """Factor of the batch by bilinear interpolation in the table of its region; 1 without one.
+
+    The axes are square roots, so that small batches get more of the nodes. Outside the grid the
+    nearest edge counts: a factor is never extrapolated.
+    """
+    if table is None:
+        return 1.0
+    region = step_region(batch)
+    first = (first_coordinate(batch) - table[region, GRID, 0]) * table[region, GRID, 1]
+    second = (second_coordinate(batch) - table[region, GRID, 2]) * table[region, GRID, 3]
+    x: float = min(GRID - 1.0, max(0.0, first))
+    y: float = min(GRID - 1.0, max(0.0, second))
+    i = min(int(x), GRID - 2)
+    j = min(int(y), GRID - 2)
+    u = x - i
+    v = y - j
+    low = (1.0 - v) * table[region, i, j] + v * table[region, i, j + 1]
+    high = (1.0 - v) * table[region, i + 1, j] + v * table[region, i + 1, j + 1]
+    factor: float = (1.0 - u) * low + u * high
+    return factor
+
+
+@compiled
+def step_time(params: StepTimeParams, batch: BatchShape) -> float:
+    """Device seconds of one step, without host time."""
+    seconds: float = roofline_time(params, batch) * table_factor(params.table, batch)
+    return seconds
+
+
+@compiled
+def step_interval(
+    params: StepTimeParams, batch: BatchShape, num_running: int, overlapped: bool
+) -> float:
+    """Seconds between the output of the previous step and of this one.
+
+    Parameters
+    ----------
+    num_running
+        Running requests after scheduling.
+    overlapped
+        True with asynchronous scheduling: the host prepares the next step while the device runs
+        this one, so the slower of the two sets the pace.
+    """
+    device = step_time(params, batch)
+    host = params.host_s + params.host_per_running_s * num_running
+    if overlapped:
+        return max(device, host)
+    return device + host
+
+
+class BatchColumns(NamedTuple):
+    """S batches as columns; the fields of `BatchShape`."""
+
+    prefill_tokens: IntArray
+    num_prefills: IntArray
+    attention_pairs: FloatArray
+    chunk_context: IntArray
+    num_decodes: IntArray
+    decode_context: IntArray
+
+
+@compiled
+def fill_times(
+    params: StepTimeParams,
+    columns: BatchColumns,
+    num_running: IntArray,
+    overlapped: bool,
+    out: FloatArray,
+) -> None:
+    """Write device seconds and interval seconds of each batch into `out` (S, 2).
+
+    `num_running` is (S,) running requests of each step.
+    """
+    for i in range(out.shape[0]):
+        batch = BatchShape(
+            columns.prefill_tokens[i],
+            columns.num_prefills[i],
+            columns.attention_pairs[i],
+            columns.chunk_context[i],
+            columns.num_decodes[i],
+            columns.decode_context[i],
+        )
+        out[i, 0] = step_time(params, batch)
+        out[i, 1] = step_interval(params, batch, num_running[i], overlapped)

@@ -1,0 +1,74 @@
+"""The slow, obvious twin of `profiler.latency.step_time`, and random parameters for both."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profiler.latency.step_time import GRID, BatchShape, StepTimeParams
+
+
+def slow_step_time(params: StepTimeParams, batch: BatchShape) -> float:
+    """Every term spelled out; the table read with NumPy's own interpolation."""
+    tokens = batch.prefill_tokens + batch.num_decodes
+    terms = [
+        params.constant_s,
+        params.per_prefill_token_s * batch.prefill_tokens,
+        params.per_decode_s * batch.num_decodes,
+        params.per_attention_pair_s * batch.attention_pairs,
+        params.per_decode_context_s * batch.decode_context,
+        params.per_prefill_s * batch.num_prefills,
+        params.per_chunk_context_s * batch.chunk_context,
+        params.with_prefill_s * (batch.num_prefills > 0),
+        params.mixed_s * (batch.num_prefills > 0 and batch.num_decodes > 0),
+        params.above_knee_s * (tokens - params.upper_knee if tokens > params.upper_knee else 0),
+        params.below_knee_s * (tokens if tokens < params.lower_knee else params.lower_knee),
+    ]
+    seconds = max(sum(terms), params.floor_s)
+    return seconds if params.table is None else seconds * slow_factor(params.table, batch)
+
+
+def slow_factor(table: np.ndarray, batch: BatchShape) -> float:
+    """Interpolate along the second axis in every row, then along the first."""
+    if batch.prefill_tokens == 0:
+        region, axes = 0, (batch.num_decodes, batch.decode_context / batch.num_decodes)
+    elif batch.num_decodes == 0:
+        region, axes = 1, (batch.prefill_tokens, batch.attention_pairs / batch.prefill_tokens)
+    else:
+        region, axes = 2, (batch.prefill_tokens, batch.num_decodes)
+    origin_1, scale_1, origin_2, scale_2 = table[region, GRID, :4]
+    first = origin_1 + np.arange(GRID) / scale_1
+    second = origin_2 + np.arange(GRID) / scale_2
+    along = [np.interp(np.sqrt(axes[1]), second, table[region, i]) for i in range(GRID)]
+    return float(np.interp(np.sqrt(axes[0]), first, along))
+
+
+def random_params(rng: np.random.Generator, *, with_table: bool) -> StepTimeParams:
+    """Coefficients of plausible sizes, each absent now and then."""
+    names = [n for n in StepTimeParams._fields if n != "table"]
+    sizes = dict.fromkeys(names, 1e-3) | {
+        "per_prefill_token_s": 1e-4,
+        "per_attention_pair_s": 1e-8,
+        "per_decode_context_s": 1e-7,
+        "upper_knee": 512.0,
+        "lower_knee": 64.0,
+        "floor_s": 2e-2,
+    }
+    values = {n: float(rng.random() * sizes[n] * (rng.random() > 0.3)) for n in names}
+    table = None
+    if with_table:
+        table = rng.uniform(0.7, 1.4, (3, GRID + 1, GRID))
+        table[:, GRID, :] = 0.0
+        table[:, GRID, [0, 2]] = rng.uniform(0.0, 5.0, (3, 2))
+        table[:, GRID, [1, 3]] = rng.uniform(0.2, 1.0, (3, 2))
+    return StepTimeParams(table=table, **values)
+
+
+def random_batch(rng: np.random.Generator) -> BatchShape:
+    """A batch of one of the three kinds."""
+    kind = rng.integers(0, 3)
+    chunks = [] if kind == 0 else [int(n) for n in rng.integers(1, 600, rng.integers(1, 4))]
+    before = [int(n) for n in rng.integers(0, 2000, len(chunks))]
+    decodes = 0 if kind == 1 else int(rng.integers(1, 65))
+    pairs = sum(n * (b + (n + 1) / 2) for n, b in zip(chunks, before, strict=True))
+    context = int(rng.integers(1, 3000)) * decodes
+    return BatchShape(sum(chunks), len(chunks), float(pairs), sum(before), decodes, context)
