@@ -1,0 +1,84 @@
+"""Cached loading of run folders, through `tuner.results` alone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from tuner.results import DEFAULT_ROOT, Candidate, Results, RunFolder, find_runs
+
+_FIGURES = ("ttft_p50_s", "ttft_p99_s", "itl_p50_s", "itl_p99_s", "goodput_rps")
+
+
+def root() -> Path:
+    """The folder given after `--` on the command line, else the default place of runs."""
+    return Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_ROOT
+
+
+def runs() -> dict[str, Results]:
+    """Folder name -> results of every finished run, newest state of each."""
+    found = {}
+    for path in find_runs(root()):
+        changed = (path / "results.json").stat().st_mtime_ns
+        found[path.name] = _load(str(path), changed)
+    return found
+
+
+@st.cache_data(show_spinner=False)
+def _load(path: str, changed_ns: int) -> Results:
+    """`changed_ns` is part of the cache's key: a run that changed is read again."""
+    del changed_ns
+    return RunFolder(Path(path)).load_results()
+
+
+def overview(found: dict[str, Results]) -> pd.DataFrame:
+    """One row per run."""
+    rows = [
+        {
+            "run": name,
+            "study": results.study,
+            "verdict": str(results.verdict),
+            "trials": results.trials,
+            "date": results.provenance.get("date"),
+        }
+        for name, results in found.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def trials(results: Results) -> pd.DataFrame:
+    """One row per predicted trial: the figures, settings as text, and what the trial is."""
+    frame = pd.DataFrame(results.front)
+    frame["settings"] = [str(s) for s in frame["settings"]]
+    frame["kind"] = "infeasible"
+    frame.loc[frame["feasible"], "kind"] = "feasible"
+    frame.loc[frame["on_front"], "kind"] = "on the front"
+    return frame
+
+
+def confirmed(results: Results) -> pd.DataFrame:
+    """One row per candidate and source (predicted, measured, corrected)."""
+    rows = [
+        {"candidate": c.label, "role": _role(results, c), "source": source, **_figures(metrics)}
+        for c in results.candidates
+        for source, metrics in (
+            ("predicted", c.predicted),
+            ("measured", c.measured),
+            ("measured, at profile speed", c.corrected),
+        )
+        if metrics is not None
+    ]
+    return pd.DataFrame(rows)
+
+
+def _figures(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: metrics[name] for name in _FIGURES}
+
+
+def _role(results: Results, candidate: Candidate) -> str:
+    if candidate.label == results.recommended.label:
+        return "recommended"
+    return "engine default" if candidate.label == results.default.label else "candidate"

@@ -1,0 +1,32 @@
+"""All finished runs, and the figures of one."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard import data
+
+
+def page() -> None:
+    """Draw the page."""
+    st.title("Studies")
+    found = data.runs()
+    if not found:
+        st.info(f"No finished run under {data.root()}. Run `stallfree tune STUDY` first.")
+        return
+    st.dataframe(data.overview(found), hide_index=True)
+    name = st.selectbox("Run", list(found), key="run")
+    results = found[name]
+    if results.meets_slo:
+        st.success(f"{results.recommended.label} meets the SLOs, measured.")
+    else:
+        missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
+        st.warning(
+            f"Nothing met the SLOs. Closest: {results.recommended.label}; it misses {missed}."
+        )
+    st.subheader("Predicted and measured")
+    st.dataframe(data.confirmed(results), hide_index=True)
+    st.subheader("Recommended settings")
+    st.json(results.recommended.settings)
+    st.subheader("Where this came from")
+    st.json(results.provenance, expanded=False)

@@ -1,0 +1,236 @@
+"""The commands: what they print, and the one line when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tuner.cli.app import main
+
+
+@pytest.fixture
+def stallfree(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs a command in this process: (exit code, stdout, stderr)."""
+
+    def run(*words: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["stallfree", *(str(w) for w in words)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def in_study_folder(monkeypatch: pytest.MonkeyPatch, finished_run: Path, small_study: Path) -> Path:
+    """The study file, with its finished run in the default place."""
+    assert finished_run.is_dir()
+    monkeypatch.chdir(small_study.parent)
+    return small_study
+
+
+def test_help_is_light() -> None:
+    """No command pulls its heavy parts in before it runs."""
+    code = (
+        "import sys, tuner.cli.app; "
+        "heavy = {'optuna', 'pandas', 'plotly', 'plotext', 'pydantic', 'scipy', 'sklearn', "
+        "'sqlalchemy', 'streamlit', 'numba', 'torch', 'vllm'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_traffic_commands_are_mounted(stallfree) -> None:
+    code, out, _ = stallfree("traffic", "--help")
+    assert code == 0
+    assert "inspect" in out and "synth" in out
+
+
+COMMANDS = ["tune", "profile", "simulate", "confirm", "show", "export", "knobs", "dashboard"]
+
+
+def test_help_lists_the_commands(stallfree) -> None:
+    code, out, _ = stallfree("--help")
+    assert code == 0
+    for name in [*COMMANDS, "traffic"]:
+        assert name in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(stallfree, name: str) -> None:
+    code, out, _ = stallfree(name, "--help")
+    assert code == 0
+    assert "Usage" in out
+
+
+def test_tune_prints_table_front_verdict_and_bundle(
+    stallfree, small_study: Path, finished_run: Path, tmp_path: Path
+) -> None:
+    out_folder = tmp_path / "run"
+    code, out, err = stallfree(
+        "tune", small_study, "--out", out_folder, "--profile", finished_run / "profile",
+        "--trials", 6, "--workers", 2,
+    )  # fmt: skip
+    assert code == 0, err
+    for text in ("engine default", "recommended", "TTFT p99", "ITL p50", "goodput", "Pareto"):
+        assert text in out
+    assert f"Bundle: {out_folder / 'bundle'}" in out
+    assert (out_folder / "bundle" / "vllm.yaml").exists()
+    assert "searching 6 configurations" in err
+    code, _, err = stallfree(
+        "tune", small_study, "--out", out_folder, "--profile", finished_run / "profile"
+    )
+    assert code == 2
+    assert err.startswith("error: ") and "--resume" in err and err.count("\n") == 1
+
+
+def test_tune_json_is_alone_on_stdout(
+    stallfree, small_study: Path, finished_run: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished_run, tmp_path / "run")
+    code, out, _ = stallfree("tune", small_study, "--out", tmp_path / "run", "--resume", "--json")
+    assert code == 0
+    assert json.loads(out)["trials"] == 8
+
+
+def test_show_json(stallfree, in_study_folder: Path) -> None:
+    code, out, _ = stallfree("show", in_study_folder, "--json")
+    assert code == 0
+    found = json.loads(out)
+    for name in ("default", "recommended"):
+        for source in ("predicted", "measured"):
+            for key in ("ttft_p50_s", "ttft_p99_s", "itl_p50_s", "itl_p99_s", "goodput_rps"):
+                assert isinstance(found[name][source][key], float)
+        assert isinstance(found[name]["settings"], dict)
+    assert isinstance(found["meets_slo"], bool)
+    assert found["trials"] == 8
+    assert found["provenance"]["trace_digest"]
+
+
+def test_show_takes_a_study_or_a_folder(
+    stallfree, in_study_folder: Path, finished_run: Path
+) -> None:
+    by_study = stallfree("show", in_study_folder)
+    assert by_study[0] == 0
+    assert stallfree("show", finished_run)[1] == by_study[1].replace(
+        "stallfree-runs/small", str(finished_run)
+    )
+
+
+def test_simulate_a_study(stallfree, in_study_folder: Path) -> None:
+    def itl_s(*words: str) -> float:
+        code, out, err = stallfree("simulate", in_study_folder, *words, "--json")
+        assert code == 0, err
+        found = json.loads(out)
+        assert {"requests", "steps", "simulation_s", "ttft_p99_s", "goodput_rps"} <= set(found)
+        return float(found["itl_p99_s"])
+
+    assert itl_s("--set", "max_num_batched_tokens=256") < itl_s()
+    code, out, _ = stallfree("simulate", in_study_folder, "--set", "max_num_seqs=4")
+    assert code == 0
+    assert "ttft_p99_s" in out
+
+
+def test_simulate_without_a_study(stallfree, tmp_path: Path) -> None:
+    rows = "\n".join(f"{t / 4},{500},{20}" for t in range(40))
+    (tmp_path / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}\n")
+    code, out, err = stallfree(
+        "simulate", "--trace", tmp_path / "t.csv", "--latency-model", "example-8b",
+        "--set", "max_num_batched_tokens=1024", "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["requests"] == found["num_finished"] == 40
+    assert found["steps"] > 40
+    assert found["settings"] == {"max_num_batched_tokens": 1024}
+    assert 0 < found["ttft_p50_s"] < 1
+
+
+def test_export_writes_where_told(stallfree, in_study_folder: Path, tmp_path: Path) -> None:
+    code, out, _ = stallfree("export", in_study_folder, "--target", "vllm", "-o", tmp_path / "b")
+    assert code == 0
+    assert str(tmp_path / "b" / "vllm.yaml") in out
+    assert (tmp_path / "b" / "evidence.json").exists()
+
+
+def test_profile_reports_its_held_out_error(stallfree, small_study: Path, tmp_path: Path) -> None:
+    code, out, err = stallfree(
+        "profile", small_study, "--budget", "40s", "-o", tmp_path / "profile"
+    )
+    assert code == 0, err
+    assert "decode-only" in out
+    assert "Not sampled" in out
+    assert (tmp_path / "profile" / "facts.json").exists()
+    assert (tmp_path / "profile" / "step_time.json").exists()
+
+
+def test_confirm_again(stallfree, small_study: Path, finished_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished_run, tmp_path / "run")
+    code, out, err = stallfree(
+        "confirm", small_study, "--out", tmp_path / "run", "--rounds", 1, "--again", "--json"
+    )
+    assert code == 0, err
+    assert len(json.loads(out)["default"]["replays"]) == 1
+
+
+def test_knobs(stallfree) -> None:
+    code, out, _ = stallfree("knobs", "--json")
+    assert code == 0
+    assert json.loads(out)["max_num_batched_tokens"]["searchable"] is True
+    assert "max_num_seqs" in stallfree("knobs")[1]
+
+
+WRONG = [
+    (["tune", "nowhere.yaml"], "study nowhere.yaml cannot be read"),
+    (["show", "nowhere.yaml"], "study nowhere.yaml cannot be read"),
+    (["show", "."], "holds no finished run"),
+    (["simulate"], "give a study, or both --trace and --latency-model"),
+    (["simulate", "small.yaml", "--trace", "x"], "go without a study"),
+    (["simulate", "small.yaml", "--set", "max_num_seqs"], "--set needs NAME=VALUE"),
+    (["simulate", "small.yaml", "--set", "max_num_sequ=1"], "did you mean max_num_seqs?"),
+    (
+        ["simulate", "small.yaml", "--set", "max_num_batched_tokens=64"],
+        "max_num_seqs must be at most max_num_batched_tokens",
+    ),
+    (["simulate", "small.yaml", "--set", "max_num_seqs=many"], "must be int, got 'many'"),
+    (["simulate", "--trace", "x.csv", "--latency-model", "none"], "no latency model 'none'"),
+    (["export", "small.yaml", "--target", "tgi"], "unknown export target 'tgi'"),
+    (["profile", "small.yaml", "--budget", "soon"], "must be like 90s"),
+    (["dashboard", "nowhere"], "no finished run under nowhere"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG)
+def test_what_is_wrong_is_one_line(
+    stallfree, in_study_folder: Path, words: list[str], message: str
+) -> None:
+    assert in_study_folder.exists()
+    code, _, err = stallfree(*words)
+    assert code == 2
+    assert err.startswith("error: ") and message in err
+    assert err.count("\n") == 1
+
+
+def test_ctrl_c_says_how_to_go_on(
+    stallfree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import tuner.study
+
+    def interrupt(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuner.study, "load_study", interrupt)
+    code, _, err = stallfree("tune", tmp_path / "x.yaml")
+    assert code == 130
+    assert "--resume" in err

@@ -1,0 +1,43 @@
+"""`stallfree confirm`: measure a finished search's best few again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def confirm(
+    study: Annotated[Path, typer.Argument(help="Study file (YAML) whose search has finished.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; default stallfree-runs/<study name>.")
+    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="How many candidates.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Replays of each.")] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Repeat replays that are already kept.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Replay the best candidates and the engine default on the real engine, decide, and export.
+
+    `tune` does this itself; use it to measure more candidates or more rounds. Replays that are
+    already kept are not repeated unless asked for.
+    """
+    from tuner.cli.console import RichUi, print_json, run_folder, stdout
+    from tuner.cli.report import print_results
+    from tuner.export.emit import emit
+    from tuner.export.targets import render
+    from tuner.search.tune import confirm_again
+    from tuner.study import load_study, overridden
+
+    changes = {"validate.top": top, "validate.rounds": rounds}
+    checked = overridden(load_study(study), changes)
+    folder = run_folder(out, checked.name)
+    results = confirm_again(checked, folder, RichUi(), again=again)
+    emit(render(results, checked.export.target), folder.bundle)
+    if json:
+        print_json(results.to_dict())
+    else:
+        print_results(results, stdout)

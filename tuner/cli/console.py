@@ -1,0 +1,67 @@
+"""What the commands share: consoles, progress bars, and where runs are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from profiler.engines.base import Progress as Report
+from tuner.results import DEFAULT_ROOT, RunFolder
+
+stdout = Console()
+stderr = Console(stderr=True)
+
+
+class RichUi:
+    """Stages and bars on stderr, so that stdout is left to the results."""
+
+    def stage(self, text: str) -> None:
+        stderr.print(f"[bold]·[/bold] {text}", highlight=False)
+
+    @contextmanager
+    def progress(self, text: str) -> Iterator[Report]:
+        columns = (
+            TextColumn("  {task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        if not stderr.is_terminal:  # a log file gets the line, not the bar
+            stderr.print(f"  {text}", highlight=False)
+        with Progress(*columns, console=stderr, disable=not stderr.is_terminal) as bars:
+            task = bars.add_task(text, total=None)
+            yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def print_json(plain: Mapping[str, Any]) -> None:
+    """One JSON object on stdout, for scripts."""
+    sys.stdout.write(json.dumps(plain, indent=2, allow_nan=False, default=str) + "\n")
+
+
+def run_folder(out: Path | None, study_name: str) -> RunFolder:
+    """The folder given, else `stallfree-runs/<study name>` under the current directory."""
+    return RunFolder(out if out is not None else DEFAULT_ROOT / study_name)
+
+
+def find_run(target: Path) -> RunFolder:
+    """The run folder of a study file, or `target` itself when it is a folder."""
+    if target.is_dir():
+        return RunFolder(target)
+    from tuner.study import load_study
+
+    return run_folder(None, load_study(target).name)

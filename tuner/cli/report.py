@@ -1,0 +1,144 @@
+"""How results look on a terminal: table, front, verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import plotext
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tuner.results import Candidate, Results, Verdict
+
+_ROWS = (
+    ("TTFT p50, ms", "ttft_p50_s", 1e3),
+    ("TTFT p99, ms", "ttft_p99_s", 1e3),
+    ("ITL p50, ms", "itl_p50_s", 1e3),
+    ("ITL p99, ms", "itl_p99_s", 1e3),
+    ("goodput, requests/s", "goodput_rps", 1.0),
+)
+_PLOT_SIZE = (80, 20)
+_WIDE = 20.0
+"""range of TTFT (largest over least) from which its axis is logarithmic"""
+
+
+def print_results(results: Results, console: Console) -> None:
+    """Everything a person wants to see of a finished run, except where its bundle is."""
+    console.print(settings_table(results))
+    console.print(metrics_table(results))
+    console.print(front_plot(results))
+    console.print(verdict_line(results), highlight=False, soft_wrap=True)
+    for candidate in results.candidates:
+        if candidate.failure is not None:
+            console.print(
+                f"{candidate.label} was not measured: {candidate.failure}", highlight=False
+            )
+    for sentence in results.recommended.not_sampled:
+        console.print(f"Not sampled by the latency model: {sentence}", highlight=False)
+
+
+def settings_table(results: Results) -> Table:
+    """The settings in which default and recommended differ, as the engine resolved them."""
+    table = Table("setting", "engine default", "recommended", title=f"{results.study}: settings")
+    default, recommended = results.default.resolved, results.recommended.resolved
+    for name in sorted({*default, *recommended}):
+        if default.get(name) != recommended.get(name):
+            table.add_row(name, str(default.get(name)), str(recommended.get(name)))
+    if not table.row_count:
+        table.add_row("(none differs)", "", "")
+    return table
+
+
+def metrics_table(results: Results) -> Table:
+    """Predicted against measured, for the default and the recommended configuration."""
+    table = Table(title="predicted, and measured on the real engine", caption=_CAPTION)
+    table.add_column("figure")
+    for name in ("predicted", "measured", "at profile speed", "error"):
+        table.add_column(name, justify="right")
+    shown = {"engine default": results.default, "recommended": results.recommended}
+    for name, candidate in shown.items():
+        table.add_row(f"[bold]{name}[/bold]")
+        for label, key, scale in _ROWS:
+            table.add_row(label, *_cells(candidate, key, scale))
+        table.add_row("machine speed", "1.00", _speeds(candidate), "1.00", "")
+        table.add_section()
+    return table
+
+
+_CAPTION = (
+    "at profile speed: measured times scaled by the machine's speed during the replay; "
+    "error: predicted against that"
+)
+
+
+def _cells(candidate: Candidate, key: str, scale: float) -> list[str]:
+    sources = (candidate.predicted, candidate.measured, candidate.corrected)
+    predicted, measured, corrected = (_value(s, key) for s in sources)
+    error = "-"
+    if predicted is not None and corrected:
+        error = f"{100 * (predicted - corrected) / corrected:+.1f} %"
+    return [*(_number(v, scale) for v in (predicted, measured, corrected)), error]
+
+
+def _value(metrics: dict[str, Any] | None, key: str) -> float | None:
+    return None if metrics is None else metrics[key]
+
+
+def _number(value: float | None, scale: float) -> str:
+    if value is None:
+        return "-"
+    return f"{value * scale:,.2f}" if value * scale < 100 else f"{value * scale:,.0f}"
+
+
+def _speeds(candidate: Candidate) -> str:
+    return " ".join(f"{r['speed']:.2f}" for r in candidate.replays) or "-"
+
+
+def front_plot(results: Results) -> Text:
+    """ITL p99 against TTFT p99 of every trial, predicted, drawn with characters."""
+    figure = plotext.figure
+    figure.clear()
+    figure.theme("colorless")
+    figure.plot_size(*_PLOT_SIZE)
+    points = [p for p in results.front if None not in (p["ttft_p99_s"], p["itl_p99_s"])]
+    groups = [
+        ("·", "misses an SLO", [p for p in points if not p["feasible"]]),
+        ("o", "meets the SLOs", [p for p in points if p["feasible"] and not p["on_front"]]),
+        ("#", "front", [p for p in points if p["on_front"]]),
+        ("D", "default", _same(points, results.default)),
+        ("R", "recommended", _same(points, results.recommended)),
+    ]
+    for marker, _, group in groups:
+        if group:
+            x, y = ([1e3 * p[key] for p in group] for key in ("itl_p99_s", "ttft_p99_s"))
+            figure.draw(figure.signal(x, y, marker=marker))
+    seconds = [p["ttft_p99_s"] for p in points]
+    if seconds and max(seconds) > _WIDE * min(seconds):
+        figure.ruler("y").scale("log")
+    figure.title("Pareto front of the search, predicted: TTFT p99 against ITL p99, ms")
+    legend = "  ".join(f"{marker} {name} ({len(group)})" for marker, name, group in groups)
+    return Text.from_ansi(figure.build().string()) + Text(f"\n {legend}\n")
+
+
+def _same(points: Iterable[dict[str, Any]], candidate: Candidate) -> list[dict[str, Any]]:
+    return [p for p in points if p["settings"] == candidate.settings][:1]
+
+
+def verdict_line(results: Results) -> str:
+    """What the run found, in one line."""
+    where = f"{results.trials} configurations tried, {_num_measured(results)} measured"
+    if results.verdict is Verdict.NOTHING_MET:
+        missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
+        return (
+            f"Nothing met the SLOs ({where}). Closest: {results.recommended.label}, "
+            f"which misses {missed}."
+        )
+    if results.verdict is Verdict.DEFAULT_IS_BEST:
+        return f"The engine default meets the SLOs and nothing measured better ({where})."
+    return f"Recommended: {results.recommended.label}; it meets the SLOs, measured ({where})."
+
+
+def _num_measured(results: Results) -> int:
+    return sum(c.measured is not None for c in results.candidates)

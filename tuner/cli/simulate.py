@@ -1,0 +1,55 @@
+"""`stallfree simulate`: what would these settings do?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def simulate(
+    study: Annotated[
+        Path | None, typer.Argument(help="Study file whose run has a profile, or a run folder.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Engine setting; repeat for more."),
+    ] = None,
+    trace: Annotated[Path | None, typer.Option(help="Recorded traffic (without a study).")] = None,
+    latency_model: Annotated[
+        str | None,
+        typer.Option(help="step_time.json of a profile, or example-8b (without a study)."),
+    ] = None,
+    num_kv_blocks: Annotated[
+        int | None, typer.Option(min=2, help="KV blocks (without a study).")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the step-time jitter.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Predict latency and goodput of one configuration, in seconds and without an engine.
+
+    With a study: its traffic, profile and fixed settings, changed by --set. Without one:
+    --trace and --latency-model; `stallfree knobs` lists what can be set.
+    """
+    from profiler.errors import StudyError
+    from tuner.cli.console import find_run, print_json, stdout
+    from tuner.cli.whatif import figures, from_run, from_trace, parse_settings, print_figures
+
+    chosen = parse_settings(settings or [])
+    if study is not None:
+        if trace is not None or latency_model is not None or num_kv_blocks is not None:
+            raise StudyError(
+                "--trace, --latency-model and --num-kv-blocks go without a study; remove them "
+                "or the study"
+            )
+        case = from_run(study, find_run(study), chosen)
+    elif trace is not None and latency_model is not None:
+        case = from_trace(trace, latency_model, chosen, num_kv_blocks)
+    else:
+        raise StudyError("give a study, or both --trace and --latency-model")
+    found = figures(case, seed)
+    if json:
+        print_json(found)
+    else:
+        print_figures(found, stdout)

@@ -1,0 +1,62 @@
+"""`stallfree tune`: from a study file to a confirmed, exported configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def tune(
+    study: Annotated[Path, typer.Argument(help="Study file (YAML).")],
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; default stallfree-runs/<study name>.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Recorded traffic to use instead of the study's.")
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="Finished profile to use instead of measuring one.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Configurations to search, the default included.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Search processes.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of search and prompts.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted run.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Remove an earlier run first.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Profile the engine, search, confirm the best few on it, and export the winner.
+
+    Everything is kept in the run folder as soon as it is done: a killed run goes on with --resume.
+    """
+    from tuner.cli.console import RichUi, print_json, run_folder, stderr, stdout
+    from tuner.cli.report import print_results
+    from tuner.export.emit import emit
+    from tuner.export.targets import render
+    from tuner.search.tune import TuneOptions
+    from tuner.search.tune import tune as run
+    from tuner.study import load_study, overridden
+
+    changes = {
+        "traffic.path": trace,
+        "profile.path": profile,
+        "search.trials": trials,
+        "search.workers": workers,
+        "search.seed": seed,
+    }
+    checked = overridden(load_study(study), changes)
+    folder = run_folder(out, checked.name)
+    options = TuneOptions(study, resume=resume, fresh=fresh)
+    results = run(checked, folder, options, RichUi())
+    bundle = emit(render(results, checked.export.target), folder.bundle)
+    if json:
+        print_json({**results.to_dict(), "bundle": str(bundle)})
+        return
+    print_results(results, stdout)
+    stdout.print(f"Bundle: {bundle}", highlight=False, soft_wrap=True)
+    stderr.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)

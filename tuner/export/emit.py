@@ -1,0 +1,19 @@
+"""The one function that writes a rendered bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tuner.results import whole_folder, write_text, writing
+
+
+def emit(files: Mapping[str, str], folder: Path) -> Path:
+    """Write `files` (name -> text) as `folder`, whole or not at all; returns `folder`.
+
+    What an earlier export left in `folder` is replaced. Raises `ResultsError`.
+    """
+    with writing(folder), whole_folder(folder) as place:
+        for name, text in files.items():
+            write_text(place / name, text)
+    return folder

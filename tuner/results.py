@@ -1,0 +1,299 @@
+"""Run folders: the only module that knows result file names and schema versions.
+
+    run.json            schema version and fingerprint of the study
+    study.yaml          copy of the study file
+    trace.parquet       the traffic that was used
+    study.db            every trial (SQLite, Optuna's schema)
+    profile/            the profile artefact (`profiler.collect.Profile`)
+    confirm/KEY/ROUND/  one replay: replay.json, raw.parquet, corrected.parquet
+    results.json        the outcome
+    bundle/             what was exported
+
+Whatever is written appears whole or not at all: it is written beside its place and renamed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from profiler.errors import ResultsError
+from profiler.outcomes import Outcomes
+
+SCHEMA_VERSION = 1
+DEFAULT_ROOT = Path("stallfree-runs")
+
+
+class Verdict(StrEnum):
+    """How a run ended. None of these is a fault."""
+
+    MET = "met"
+    """a searched configuration meets the SLOs, measured, and is the best that does"""
+    DEFAULT_IS_BEST = "default_is_best"
+    """the engine's default meets the SLOs, and no confirmed candidate measured better"""
+    NOTHING_MET = "nothing_met"
+    """no confirmed configuration met the SLOs; `recommended` holds the closest one"""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration, predicted and measured. Metrics are `Metrics.to_dict` dictionaries."""
+
+    label: str
+    settings: dict[str, Any]
+    """settings that are not left to the engine"""
+    predicted: dict[str, Any] | None
+    """of the traffic that was replayed"""
+    measured: dict[str, Any] | None
+    """as the client saw it, all rounds pooled"""
+    corrected: dict[str, Any] | None
+    """measured, scaled to the machine speed of the profile (first order)"""
+    replays: list[dict[str, Any]]
+    """per round: speed of the machine against the profile, fidelity"""
+    resolved: dict[str, Any]
+    """every setting, as the engine resolved it"""
+    not_sampled: list[str] = field(default_factory=list)
+    """what its steps may reach that the latency model was not sampled for, in words"""
+    failure: str | None = None
+    """why it could not be measured"""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The outcome of a run. Filled by `tuner.search.tune`; read by CLI, export and dashboard."""
+
+    study: str
+    verdict: Verdict
+    meets_slo: bool
+    misses: dict[str, float]
+    """relative violation of each SLO by `recommended`; only those that are violated"""
+    default: Candidate
+    recommended: Candidate
+    candidates: list[Candidate]
+    front: list[dict[str, Any]]
+    """every finished trial: number, settings, values, feasible, on_front"""
+    slo: dict[str, dict[str, float]]
+    """limits per class, seconds"""
+    trials: int
+    """finished trials, the engine default included"""
+    infeasible_trials: int
+    """finished trials whose settings the engine would refuse or that could not be predicted"""
+    engine: dict[str, Any]
+    """name, model and arguments to start it with"""
+    provenance: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Results:
+        """What `to_dict` wrote. Raises `ResultsError` for another schema version."""
+        if plain.get("schema_version") != SCHEMA_VERSION:
+            raise ResultsError(
+                f"results are of schema version {plain.get('schema_version')}, this Stallfree "
+                f"reads {SCHEMA_VERSION}; run the study again with --fresh"
+            )
+        try:
+            known = {f.name: plain[f.name] for f in fields(cls)}
+            known["verdict"] = Verdict(known["verdict"])
+            for name in ("default", "recommended"):
+                known[name] = Candidate(**known[name])
+            known["candidates"] = [Candidate(**c) for c in known["candidates"]]
+            return cls(**known)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ResultsError(
+                f"results.json is damaged ({error!r}); run again with --resume"
+            ) from error
+
+
+@dataclass(frozen=True)
+class SavedReplay:
+    """One replay of one configuration, as kept in the run folder."""
+
+    facts: dict[str, Any]
+    raw: Outcomes
+    corrected: Outcomes
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Names and life of one run folder."""
+
+    path: Path
+
+    @property
+    def study_file(self) -> Path:
+        return self.path / "study.yaml"
+
+    @property
+    def trace(self) -> Path:
+        return self.path / "trace.parquet"
+
+    @property
+    def database(self) -> Path:
+        return self.path / "study.db"
+
+    @property
+    def profile(self) -> Path:
+        return self.path / "profile"
+
+    @property
+    def bundle(self) -> Path:
+        return self.path / "bundle"
+
+    def begin(self, study_file: Path, fingerprint: str, *, resume: bool, fresh: bool) -> None:
+        """Make the folder this study's own, or check that it already is.
+
+        `fresh` removes what an earlier run left. Raises `ResultsError` when the folder holds a run
+        and neither is set, or holds another study's run.
+        """
+        marker = self.path / "run.json"
+        text = study_file.read_text(encoding="utf-8")
+        if fresh and marker.exists():
+            self._clear()
+        if marker.exists():
+            known = read_json(marker)
+            if known.get("fingerprint") != fingerprint:
+                raise ResultsError(
+                    f"{self.path} holds a run of a study with other traffic, engine, SLOs or "
+                    "search space; give --fresh to start again or another --out"
+                )
+            if not resume:
+                raise ResultsError(
+                    f"{self.path} already holds a run of this study; give --resume to go on with "
+                    "it or --fresh to start again"
+                )
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_text(self.study_file, text)
+            write_json(marker, {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint})
+
+    def _clear(self) -> None:
+        """Remove a run's own files and no others; the study's copy is about to be replaced."""
+        for name in ("run.json", "trace.parquet", "study.db", "results.json"):
+            (self.path / name).unlink(missing_ok=True)
+        for name in ("profile", "confirm", "bundle"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder; the lock goes when the process does. Raises `ResultsError` if held."""
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = open(self.path / ".lock", "w")  # noqa: SIM115 (closed below)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            handle.close()
+            raise ResultsError(
+                f"{self.path} is in use by another run; wait for it or give another --out"
+            ) from error
+        try:
+            yield
+        finally:
+            handle.close()
+
+    def save_results(self, results: Results) -> None:
+        with writing(self.path):
+            write_json(self.path / "results.json", results.to_dict())
+
+    def load_results(self) -> Results:
+        """The finished run's outcome. Raises `ResultsError` when there is none."""
+        path = self.path / "results.json"
+        if not path.exists():
+            raise ResultsError(
+                f"{self.path} holds no finished run (no results.json); run `stallfree tune`, "
+                "with --resume if it was interrupted"
+            )
+        return Results.from_dict(read_json(path))
+
+    def forget_replays(self) -> None:
+        """Remove every kept replay, so that the next confirmation measures afresh."""
+        shutil.rmtree(self.path / "confirm", ignore_errors=True)
+
+    def save_replay(self, key: str, round_: int, replay: SavedReplay) -> None:
+        """Keep one replay of the configuration called `key`."""
+        place = self.path / "confirm" / key / str(round_)
+        with writing(place), whole_folder(place) as folder:
+            replay.raw.save(folder / "raw.parquet")
+            replay.corrected.save(folder / "corrected.parquet")
+            write_json(folder / "replay.json", replay.facts)
+
+    def load_replay(self, key: str, round_: int) -> SavedReplay | None:
+        """What `save_replay` kept, or None."""
+        folder = self.path / "confirm" / key / str(round_)
+        if not folder.exists():
+            return None
+        return SavedReplay(
+            facts=read_json(folder / "replay.json"),
+            raw=Outcomes.load(folder / "raw.parquet"),
+            corrected=Outcomes.load(folder / "corrected.parquet"),
+        )
+
+
+def find_runs(root: Path) -> list[Path]:
+    """Folders directly under `root`, or `root` itself, that hold a finished run; by name."""
+    if (root / "results.json").exists():
+        return [root]
+    return sorted(path.parent for path in root.glob("*/results.json"))
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Turn a failed write into a one-line `ResultsError` that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise ResultsError(
+                f"no space left on the disk of {place}; free some and go on with --resume"
+            ) from error
+        raise ResultsError(
+            f"{place} cannot be written: {error.strerror}; check the path and its permissions"
+        ) from error
+
+
+@contextmanager
+def whole_folder(place: Path) -> Iterator[Path]:
+    """A folder to fill, moved to `place` at the end; nothing is left at `place` on failure."""
+    unfinished = place.with_name(place.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    try:
+        yield unfinished
+        shutil.rmtree(place, ignore_errors=True)
+        os.replace(unfinished, place)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `path` whole or not at all."""
+    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)
+
+
+def write_json(path: Path, plain: Mapping[str, Any]) -> None:
+    """Write `plain` as JSON, whole or not at all. NaN and infinity are refused: not JSON."""
+    write_text(path, json.dumps(plain, indent=2, allow_nan=False, default=str) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises `ResultsError` when missing or damaged."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read ({error}); run again with --fresh") from error
+    if not isinstance(plain, dict):
+        raise ResultsError(f"{path} is damaged: not a JSON object; run again with --fresh")
+    return plain

@@ -1,0 +1,213 @@
+"""The best few and the engine default on the real engine, in alternating rounds.
+
+Machines drift: the same batch took 20 to 30 % longer minutes later on shared hosts. So candidates
+alternate (A B C, C B A, ...), each replay is bracketed by the profile's sentinel batch, and
+metrics are given twice: as measured, and *corrected* to the speed the profile was normalised to.
+With speed = sentinel reference / sentinel around the replay, every time since a request's intended
+arrival is multiplied by the speed, TTFT and gaps alike. That is first order: it undoes the length
+of the steps, but not the longer queues that longer steps build up near saturation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from profiler.collect import run_sentinel
+from profiler.engine_config import EngineConfig
+from profiler.engines.base import Engine
+from profiler.errors import EngineStartError, EvidenceError, StallfreeError
+from profiler.latency.base import StepTimeModel
+from profiler.outcomes import TokenTimes, outcomes_from_token_times
+from profiler.replay import Replay, replay
+from profiler.traffic.trace import Trace
+from tuner.metrics import Metrics, compute, pool
+from tuner.results import Candidate, RunFolder, SavedReplay
+from tuner.search.objective import not_sampled
+from tuner.search.progress import Ui
+from tuner.simulator import simulate
+from tuner.slo import Slo
+
+Start = Callable[[EngineConfig], Engine]
+ATTEMPTS = 2
+"""replays tried when one falls behind its send times, before the round goes without"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to replay on what."""
+
+    configs: dict[str, EngineConfig]
+    """label -> settings that are not left to the engine; the first is the engine default"""
+    trace: Trace
+    """exactly the requests to replay"""
+    slo: Slo
+    model: StepTimeModel
+    reference_s: float
+    """sentinel time of the profile, seconds"""
+    rounds: int
+    seed: int
+
+
+class Engines:
+    """Hands out started engines: all kept alive, or one at a time."""
+
+    def __init__(self, start: Start, *, keep_alive: bool) -> None:
+        self._start, self._keep_alive = start, keep_alive
+        self._alive: dict[str, Engine] = {}
+
+    def get(self, label: str, config: EngineConfig) -> Engine:
+        """The engine called `label`, started if needed. Raises `EngineStartError`."""
+        if label not in self._alive:
+            if not self._keep_alive:
+                self.stop()
+            self._alive[label] = self._start(config)
+        return self._alive[label]
+
+    def stop(self) -> None:
+        """Stop every engine that is alive."""
+        while self._alive:
+            self._alive.popitem()[1].stop()
+
+
+@contextmanager
+def engines(start: Start, *, keep_alive: bool) -> Iterator[Engines]:
+    """Engines that all stop at the end."""
+    with ExitStack() as stack:
+        alive = Engines(start, keep_alive=keep_alive)
+        stack.callback(alive.stop)
+        yield alive
+
+
+def confirm(plan: Plan, folder: RunFolder, alive: Engines, ui: Ui) -> list[Candidate]:
+    """Measure every candidate of `plan`; replays that `folder` already holds are not repeated.
+
+    A candidate whose engine does not start, or none of whose replays kept up with its send times,
+    is reported as failed; for the default that ends the run (`EngineStartError`,
+    `EvidenceError`). Raises `EngineError` when an engine dies or hangs. What was measured until
+    then stays in `folder`.
+    """
+    failures: dict[str, StallfreeError] = {}
+    for round_ in range(plan.rounds):
+        order = list(plan.configs) if round_ % 2 == 0 else list(reversed(plan.configs))
+        for label in order:
+            if isinstance(failures.get(label), EngineStartError):
+                continue
+            if folder.load_replay(replay_key(plan, label), round_) is not None:
+                continue
+            try:
+                saved = _measure(plan, label, round_, alive, ui)
+                folder.save_replay(replay_key(plan, label), round_, saved)
+            except (EngineStartError, EvidenceError) as error:
+                failures[label] = error
+                ui.stage(f"round {round_ + 1} has no measurement of {label}: {error}")
+    found = [_summary(plan, label, folder, failures.get(label)) for label in plan.configs]
+    if found[0].measured is None:
+        raise failures[found[0].label]
+    return found
+
+
+def replay_key(plan: Plan, label: str) -> str:
+    """Folder name of a candidate's replays: a digest of its settings and of the replayed traffic.
+
+    So a resumed run repeats no replay, and takes no other configuration's for its own.
+    """
+    what = json.dumps([plan.configs[label].settings(), plan.trace.digest()], sort_keys=True)
+    return hashlib.sha256(what.encode()).hexdigest()[:12]
+
+
+def _measure(plan: Plan, label: str, round_: int, alive: Engines, ui: Ui) -> SavedReplay:
+    """One replay between two sentinels."""
+    engine = alive.get(label, plan.configs[label])
+    before = run_sentinel(engine)
+    seen = _replay(plan, label, round_, engine, ui)
+    after = run_sentinel(engine)
+    speed = plan.reference_s / ((before + after) / 2)
+    facts = {
+        "label": label,
+        "settings": plan.configs[label].settings(),
+        "speed": speed,
+        "sentinel_before_s": before,
+        "sentinel_after_s": after,
+        "fidelity": asdict(seen.fidelity),
+        "resolved": engine.facts.resolved.settings(),
+        "num_kv_blocks": engine.facts.num_kv_blocks,
+        "engine_version": engine.facts.version,
+    }
+    corrected = outcomes_from_token_times(
+        at_speed(seen.times, speed), plan.trace.classes, plan.slo.itl_limit_s
+    )
+    return SavedReplay(facts, seen.outcomes, corrected)
+
+
+def _replay(plan: Plan, label: str, round_: int, engine: Engine, ui: Ui) -> Replay:
+    """One replay that kept up with its send times. Raises `EvidenceError` when none does."""
+    for attempt in range(1, ATTEMPTS + 1):
+        with ui.progress(f"round {round_ + 1}/{plan.rounds}: {label}") as progress:
+            seen = replay(
+                engine,
+                plan.trace,
+                itl_limit_s=plan.slo.itl_limit_s,
+                seed=plan.seed + round_,  # other prompts, or a prefix cache would answer
+                progress=progress,
+            )
+        try:
+            seen.require_evidence()
+            break
+        except EvidenceError as error:
+            if attempt == ATTEMPTS:
+                raise
+            ui.stage(f"{label}: {error}; once more")
+    return seen
+
+
+def at_speed(times: TokenTimes, speed: float) -> TokenTimes:
+    """What the client would have seen at the reference speed, to first order (see above)."""
+    tokens = [
+        intended + (t - intended) * speed
+        for intended, t in zip(times.intended_s, times.token_s, strict=True)
+    ]
+    return replace(times, token_s=tokens)
+
+
+def _summary(plan: Plan, label: str, folder: RunFolder, failure: Exception | None) -> Candidate:
+    """Measured, corrected and predicted figures of one candidate."""
+    settings = plan.configs[label].settings()
+    key = replay_key(plan, label)
+    found = [folder.load_replay(key, r) for r in range(plan.rounds)]
+    saved = [s for s in found if s is not None]
+    if not saved:
+        return Candidate(label, settings, None, None, None, [], {}, failure=str(failure))
+    facts = saved[0].facts
+    resolved = EngineConfig.from_settings(facts["resolved"])
+    return Candidate(
+        label=label,
+        settings=settings,
+        predicted=_predict(plan, resolved, facts["num_kv_blocks"]).to_dict(),
+        measured=compute(pool([s.raw for s in saved]), plan.slo).to_dict(),
+        corrected=compute(pool([s.corrected for s in saved]), plan.slo).to_dict(),
+        replays=[_round_facts(s) for s in saved],
+        resolved=facts["resolved"],
+        not_sampled=not_sampled(plan.model, resolved, plan.trace),
+    )
+
+
+def _round_facts(saved: SavedReplay) -> dict[str, Any]:
+    return {k: saved.facts[k] for k in ("speed", "fidelity", "engine_version")}
+
+
+def _predict(plan: Plan, resolved: EngineConfig, num_kv_blocks: int) -> Metrics:
+    """Predicted metrics of the replayed requests, with the engine's own resolved settings."""
+    simulation = simulate(
+        plan.trace,
+        resolved,
+        plan.model,
+        num_kv_blocks=num_kv_blocks,
+        itl_limit_s=plan.slo.itl_limit_s,
+        seed=plan.seed,
+    )
+    return compute(simulation.outcomes, plan.slo)

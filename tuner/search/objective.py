@@ -1,0 +1,100 @@
+"""Settings -> simulation -> metrics -> the search's values and constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from profiler.engine_config import EngineConfig
+from profiler.errors import KnobError, LatencyModelError, SimulationError, StudyError
+from profiler.latency.base import StepTimeModel
+from profiler.traffic.trace import Trace
+from tuner.metrics import Metrics, compute
+from tuner.schema import Axis, Study
+from tuner.search.space import repair, resolve
+from tuner.simulator import Simulation, simulate
+from tuner.slo import Slo
+
+NEVER_S = 1e9
+"""value of a latency that does not exist (nothing was served); Optuna refuses NaN"""
+
+Evaluate = Callable[[EngineConfig], Metrics]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything a search worker needs; plain data, so that it can go to another process."""
+
+    trace: Trace
+    model: StepTimeModel
+    slo: Slo
+    fixed: EngineConfig
+    """settings that are not searched"""
+    resolved: EngineConfig
+    """every setting, as the engine resolved its default"""
+    num_kv_blocks: int
+    space: Mapping[str, Axis]
+
+    def simulate(self, config: EngineConfig, *, seed: int = 0) -> Simulation:
+        """Simulate the engine with `config`. Raises KnobError, SimulationError."""
+        full = resolve(config, self.resolved)
+        full.check()
+        return simulate(
+            self.trace,
+            full,
+            self.model,
+            num_kv_blocks=full.num_gpu_blocks_override or self.num_kv_blocks,
+            itl_limit_s=self.slo.itl_limit_s,
+            seed=seed,
+        )
+
+    def evaluate(self, config: EngineConfig) -> Metrics:
+        """Predicted metrics of `config`. The jitter has the same seed for every candidate."""
+        return compute(self.simulate(config).outcomes, self.slo)
+
+    def candidate(self, raw: Mapping[str, Any]) -> EngineConfig:
+        """The configuration that the raw values of the space stand for."""
+        return repair(raw, self.fixed, self.resolved)
+
+
+REFUSED = (KnobError, SimulationError, LatencyModelError)
+"""what makes a configuration infeasible instead of ending the search"""
+
+
+def values(metrics: Metrics) -> tuple[float, float, float]:
+    """The objectives: TTFT p99 (min), ITL p99 (min), goodput (max)."""
+    return _or_never(metrics.ttft_p99_s), _or_zero(metrics.itl_p99_s), metrics.goodput_rps
+
+
+def _or_never(value: float) -> float:
+    return value if value == value else NEVER_S
+
+
+def _or_zero(value: float) -> float:
+    """No gaps at all (outputs of one token) is no stall."""
+    return value if value == value else 0.0
+
+
+def constraints(metrics: Metrics) -> dict[str, float]:
+    """Relative violation of each SLO; at most 0 is feasible. Infinity becomes `NEVER_S`."""
+    return {name: min(v, NEVER_S) for name, v in metrics.violations.items()}
+
+
+def not_sampled(model: StepTimeModel, config: EngineConfig, trace: Trace) -> list[str]:
+    """What steps of `config` on `trace` may reach that `model` was not sampled for, in words."""
+    longest = int((trace.prompt_tokens + trace.output_tokens).max(initial=1))
+    reachable = replace(config, max_model_len=min(config.max_model_len or longest, longest))
+    return list(model.region.beyond(reachable))
+
+
+def slo_of(study: Study, trace: Trace) -> Slo:
+    """The study's limits for the classes of `trace`. Raises `StudyError` for an unknown class."""
+    unknown = sorted(set(study.slo.classes) - set(trace.class_names))
+    if unknown:
+        raise StudyError(
+            f"slo.classes.{unknown[0]}: the traffic has no such class; it has "
+            f"{', '.join(trace.class_names)}"
+        )
+    classes = {name: limits.model_dump() for name, limits in study.slo.classes.items()}
+    return Slo.build(trace.class_names, study.slo.default.model_dump(), classes)

@@ -1,0 +1,97 @@
+"""Finished trials: which are on the front, and which deserve the real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.metrics import Metrics
+from tuner.search.objective import values
+
+GOODPUT_TIE = 0.01
+"""goodputs within this share of the best count as equal: a few requests at the limit decide it"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One finished trial of the search."""
+
+    number: int
+    settings: dict[str, Any]
+    """the searched and the fixed settings; nothing that is left to the engine"""
+    metrics: Metrics | None
+    """predicted; None when the configuration was refused"""
+    refused: str | None = None
+    """why the configuration was refused"""
+
+    @property
+    def feasible(self) -> bool:
+        return self.metrics is not None and self.metrics.meets_slo
+
+
+def _costs(trials: Sequence[Trial]) -> npt.NDArray[np.float64]:
+    """(N, 3) every column to be minimised: TTFT p99, ITL p99, minus goodput."""
+    rows = [values(t.metrics) for t in trials if t.metrics is not None]
+    return np.array([(ttft, itl, -goodput) for ttft, itl, goodput in rows]).reshape(-1, 3)
+
+
+def front(trials: Sequence[Trial]) -> list[Trial]:
+    """The non-dominated trials: among the feasible ones, or among all when none is feasible."""
+    predicted = [t for t in trials if t.metrics is not None]
+    pool = [t for t in predicted if t.feasible] or predicted
+    costs = _costs(pool)
+    no_worse = (costs[:, None, :] <= costs[None, :, :]).all(axis=2)
+    better = (costs[:, None, :] < costs[None, :, :]).any(axis=2)
+    kept = np.flatnonzero(~(no_worse & better).any(axis=0))
+    return [pool[i] for i in kept]
+
+
+def rank(metrics: Sequence[Metrics]) -> list[int]:
+    """Indices from best to worst.
+
+    What meets the SLOs comes first: highest goodput, those within `GOODPUT_TIE` of the best by
+    their margin to the nearest limit. Then the others, by how little they miss.
+    """
+    best = max((m.goodput_rps for m in metrics if m.meets_slo), default=0.0)
+
+    def key(index: int) -> tuple[bool, float, float]:
+        m = metrics[index]
+        if not m.meets_slo:
+            return True, m.worst_violation, -m.goodput_rps
+        tied = m.goodput_rps >= (1 - GOODPUT_TIE) * best
+        return False, 0.0 if tied else best - m.goodput_rps, m.worst_violation
+
+    return sorted(range(len(metrics)), key=key)
+
+
+def pick(trials: Sequence[Trial], top: int) -> list[Trial]:
+    """At most `top` trials of distinct settings for the real engine; the default is not one.
+
+    In turn: the best by `rank`, the knee of the front, its ends (lowest ITL, lowest TTFT), then
+    the rest by `rank`.
+    """
+    default = trials[0].settings
+    distinct: dict[str, Trial] = {}
+    for trial in trials[1:]:
+        if trial.metrics is not None and trial.settings != default:
+            distinct.setdefault(repr(sorted(trial.settings.items())), trial)
+    pool = list(distinct.values())
+    if not pool:
+        return []
+    order = [pool[i] for i in rank([t.metrics for t in pool if t.metrics is not None])]
+    chosen = [order[0], *_corners(front(pool)), *order]
+    unique = {t.number: t for t in chosen}
+    return list(unique.values())[:top]
+
+
+def _corners(trials: Sequence[Trial]) -> list[Trial]:
+    """The knee of a front (nearest to its ideal point), its lowest ITL and its lowest TTFT."""
+    costs = _costs(trials)
+    low, span = costs.min(axis=0), np.ptp(costs, axis=0)
+    scaled = (costs - low) / np.where(span > 0, span, 1.0)
+    knee = int(np.argmin((scaled**2).sum(axis=1)))
+    return [trials[knee], trials[int(np.argmin(costs[:, 1]))], trials[int(np.argmin(costs[:, 0]))]]

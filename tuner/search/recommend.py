@@ -1,0 +1,44 @@
+"""From measured candidates to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.metrics import Metrics
+from tuner.results import Candidate, Verdict
+from tuner.search.pareto import rank
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The chosen candidate and how it stands."""
+
+    verdict: Verdict
+    chosen: Candidate
+    misses: dict[str, float]
+    """relative violation of each SLO that the measured run breaks; empty when it meets all"""
+
+
+def recommend(candidates: Sequence[Candidate]) -> Recommendation:
+    """The best *measured* candidate that meets the SLOs, else the closest one.
+
+    Whether the SLOs are met is decided on the figures as measured: nothing is claimed that was not
+    seen. Among those that meet them, figures corrected for the machine's speed decide, so that a
+    slow minute is not taken for a bad configuration. `candidates[0]` is the engine default and
+    must have been measured.
+    """
+    measured = [c for c in candidates if c.measured is not None and c.corrected is not None]
+    raw = [Metrics.from_dict(c.measured) for c in measured if c.measured is not None]
+    meeting = [i for i, m in enumerate(raw) if m.meets_slo]
+    if not meeting:
+        closest = rank(raw)[0]
+        return Recommendation(Verdict.NOTHING_MET, measured[closest], _misses(raw[closest]))
+    corrected = [Metrics.from_dict(measured[i].corrected or {}) for i in meeting]
+    chosen = measured[meeting[rank(corrected)[0]]]
+    verdict = Verdict.DEFAULT_IS_BEST if chosen is candidates[0] else Verdict.MET
+    return Recommendation(verdict, chosen, {})
+
+
+def _misses(metrics: Metrics) -> dict[str, float]:
+    return {name: v for name, v in metrics.violations.items() if v > 0}

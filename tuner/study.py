@@ -1,0 +1,133 @@
+"""Reading a study file: whose traffic, which engine, which SLOs, what to search.
+
+Every key is checked once, here; an unknown one is an error. Paths are relative to the file. The
+sections are in `tuner.schema`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from profiler.errors import StudyError
+from profiler.traffic.columns import ColumnMap
+from profiler.traffic.readers import read_trace
+from profiler.traffic.synthetic import like
+from profiler.traffic.trace import Trace
+from tuner.messages import one_line
+from tuner.schema import Study
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain YAML, but a key that is given twice is an error and not the last one's silent win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = key_node.value
+            if key in seen:
+                raise yaml.YAMLError(f"line {key_node.start_mark.line + 1}: {key!r} is given twice")
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def load_study(path: Path) -> Study:
+    """The study in `path`, its paths made absolute. Raises `StudyError`, one line."""
+    try:
+        content = _Loader(path.read_text(encoding="utf-8")).get_single_data()
+    except OSError as error:
+        raise StudyError(
+            f"study {path} cannot be read: {error.strerror}; check the path"
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        what = " ".join(str(error).split())
+        raise StudyError(f"study {path} is not valid YAML: {what}") from error
+    if not isinstance(content, dict):
+        raise StudyError(f"study {path} must be a mapping of keys, got {type(content).__name__}")
+    return _absolute(_checked(content, f"study {path}"), path.parent.resolve())
+
+
+def _checked(content: dict[str, Any], what: str) -> Study:
+    try:
+        return Study.model_validate(content)
+    except ValidationError as error:
+        raise StudyError(f"{what}: {one_line(error.errors()[0], Study)}") from error
+
+
+_EXCLUDES = {
+    "traffic.path": ("like", "format", "map"),
+    "profile.path": ("budget_s",),
+    "profile.budget_s": ("path",),
+}
+"""key -> keys of its section that go when it is set"""
+
+
+def overridden(study: Study, changes: Mapping[str, Any]) -> Study:
+    """`study` with "section.key" values from the command line; Nones change nothing."""
+    content = study.model_dump(by_alias=True)
+    for where, value in changes.items():
+        if value is None:
+            continue
+        section, key = where.split(".")
+        content[section][key] = str(value.resolve()) if isinstance(value, Path) else value
+        content[section] |= dict.fromkeys(_EXCLUDES.get(where, ()))
+    return _checked(content, "command line")
+
+
+def _absolute(study: Study, base: Path) -> Study:
+    model = _model_path(study.engine.model, base)
+    traffic = study.traffic
+    if traffic.path is not None:
+        traffic = traffic.model_copy(update={"path": str(base / Path(traffic.path).expanduser())})
+    profile = study.profile
+    if profile.path is not None:
+        profile = profile.model_copy(update={"path": str(base / Path(profile.path).expanduser())})
+    engine = study.engine.model_copy(update={"model": model})
+    return study.model_copy(update={"traffic": traffic, "profile": profile, "engine": engine})
+
+
+def _model_path(model: str, base: Path) -> str:
+    """A folder made absolute, or a model name unchanged. Names never start with . / or ~."""
+    folder = base / Path(model).expanduser()
+    if folder.is_dir():
+        return str(folder)
+    if model.startswith((".", "/", "~")):
+        raise StudyError(
+            f"engine.model: no such folder {str(folder)!r}; give a folder with a config.json "
+            "(relative to the study file) or a model name"
+        )
+    return model
+
+
+def build_trace(study: Study) -> Trace:
+    """The study's traffic: read or synthesised, from `start_s`, at `rate_rps`, for `duration_s`.
+
+    `start_s` is in the recording's own time; `rate_rps` stretches what follows to that mean rate;
+    `duration_s` is seconds of the traffic that results. Lengths are capped last.
+    Raises `TraceError`.
+    """
+    t = study.traffic
+    if t.like is not None:
+        length = None if t.duration_s is None else t.start_s + t.duration_s
+        trace = like(t.like, duration_s=length, rate_rps=t.rate_rps, seed=t.seed)
+    else:
+        mapping = ",".join(f"{key}={value}" for key, value in (t.map or {}).items())
+        trace = read_trace(
+            Path(str(t.path)),
+            fmt=t.format,
+            mapping=ColumnMap.parse(mapping) if mapping else None,
+            rate_rps=t.rate_rps,
+            stretch=False,
+        ).trace
+    if t.start_s:
+        trace = trace.slice(t.start_s, math.inf)
+    if t.rate_rps is not None and t.path is not None:
+        trace = trace.scale_rate(t.rate_rps)
+    if t.duration_s is not None:
+        trace = trace.slice(0.0, t.duration_s)
+    return trace.cap(max_prompt_tokens=t.max_prompt_tokens, max_output_tokens=t.max_output_tokens)
