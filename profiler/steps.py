@@ -33,6 +33,9 @@ class StepSamples:
     """(S,) requests that decoded one token."""
     decode_context: IntArray
     """(S,) KV tokens read by the decodes: sum of tokens computed before the step."""
+    follows: IntArray
+    """(S,) AFTER_DECODES, AFTER_CHUNKS or AFTER_IDLE of `profiler.latency.step_time`: what the
+    engine ran right before."""
     exec_s: FloatArray
     """(S,) from the end of scheduling to the output, seconds."""
     interval_s: FloatArray

@@ -23,7 +23,8 @@ EPISODE_S = 1.2
 """what an episode should take, roughly"""
 _MOST_CHUNKS = 40
 """chunks of one prompt; more steps of one kind would add little"""
-_ROUND = ("walk",) * 3 + ("pack",) * 2 + ("crowd",) * 4 + ("mix",) * 4
+_NUM_DROPS = 5
+_ROUND = ("walk",) * 3 + ("pack",) * 2 + ("crowd",) * 4 + ("mix",) * 4 + ("drop",) * 3
 
 
 @dataclass(frozen=True)
@@ -59,17 +60,19 @@ class Limits:
 
 @dataclass(frozen=True)
 class Episode:
-    """Requests sent at once, in this order, under one step budget."""
+    """Requests sent in this order, under one step budget."""
 
     kind: str
     step_budget: int
     prompt_tokens: tuple[int, ...]
     output_tokens: tuple[int, ...]
+    arrival_s: tuple[float, ...] = ()
+    """when each is sent; empty for all at once"""
 
     def requests(self, seed: int) -> Requests:
         """For `Engine.replay`. Another seed makes other prompts, which no prefix cache knows."""
         return Requests(
-            arrival_s=np.zeros(len(self.prompt_tokens)),
+            arrival_s=np.array(self.arrival_s or np.zeros(len(self.prompt_tokens))),
             prompt_tokens=np.array(self.prompt_tokens, dtype=np.int64),
             output_tokens=np.array(self.output_tokens, dtype=np.int64),
             step_budget=self.step_budget,
@@ -166,4 +169,24 @@ def _mix(limits: Limits, u: FloatArray) -> Episode:
     return Episode("mix", budget, (*prompts, long), (*(outputs,) * num, 1))
 
 
-_MAKERS = {"walk": _walk, "pack": _pack, "crowd": _crowd, "mix": _mix}
+def _drop(limits: Limits, u: FloatArray) -> Episode:
+    """Prompts that drop in one by one while a few requests decode: chunks that follow decodes, and
+    decodes that follow a chunk, as in ordinary traffic."""
+    apart = EPISODE_S / (_NUM_DROPS + 1)
+    num = _log_between(1, max(1, min(limits.num_seqs - 1, 24)), u[0])
+    longest = min(int(0.6 * apart / limits.prefill_token_s), limits.request_tokens - 2)
+    middle = _log_between(8, max(8, longest * 2 // 3), u[1] ** 0.5)
+    dropped = [max(1, int(middle * x)) for x in np.linspace(0.5, 1.5, _NUM_DROPS)]
+    room = min(limits.request_tokens // 2, limits.kv_tokens // (4 * num))
+    short = max(1, min(_log_between(16, 400, u[2]), room))
+    steps = max(2, min(int(EPISODE_S / limits.decode_s), limits.request_tokens - short))
+    return Episode(
+        "drop",
+        limits.step_budget,
+        ((short,) * num) + tuple(dropped),
+        ((steps,) * num) + (1,) * _NUM_DROPS,
+        (0.0,) * num + tuple(apart * (k + 1) for k in range(_NUM_DROPS)),
+    )
+
+
+_MAKERS = {"walk": _walk, "pack": _pack, "crowd": _crowd, "mix": _mix, "drop": _drop}

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from profiler.latency.step_time import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 from profiler.steps import StepSamples
 
 HEADER = 8
@@ -79,13 +80,15 @@ def step_samples(records: StepRecords) -> StepSamples:
     def total(values: FloatArray) -> FloatArray:
         return np.bincount(step, weights=values, minlength=num_steps).astype(np.float64)
 
+    prefill_tokens = _int(total(tokens * chunk))
     return StepSamples(
-        prefill_tokens=_int(total(tokens * chunk)),
+        prefill_tokens=prefill_tokens,
         num_prefills=_int(total(chunk)),
         attention_pairs=total(chunk * tokens * (before + (tokens + 1) / 2)),
         chunk_context=_int(total(before * chunk)),
         num_decodes=_int(total(1 - chunk)),
         decode_context=_int(total(before * (1 - chunk))),
+        follows=what_ran_before(prefill_tokens, interval),
         exec_s=execution,
         interval_s=interval,
         schedule_s=schedule,
@@ -97,6 +100,17 @@ def step_samples(records: StepRecords) -> StepSamples:
         configuration=np.zeros(num_steps, dtype=np.int64),
         is_sentinel=np.zeros(num_steps, dtype=np.bool_),
     )
+
+
+def what_ran_before(
+    prefill_tokens: npt.NDArray[np.int64], interval_s: FloatArray
+) -> npt.NDArray[np.int64]:
+    """(S,) `StepSamples.follows` of consecutive steps. Records are taken from an idle engine, so
+    nothing runs right before the first."""
+    follows = np.full(prefill_tokens.size, AFTER_IDLE, dtype=np.int64)
+    follows[1:] = np.where(prefill_tokens[:-1] > 0, AFTER_CHUNKS, AFTER_DECODES)
+    follows[np.isnan(interval_s)] = AFTER_IDLE
+    return follows
 
 
 def _int(values: FloatArray) -> npt.NDArray[np.int64]:

@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar, nnls
 
 from profiler.latency.base import EXAMPLES, FloatArray, StepTimeModel
 from profiler.latency.region import SampledRegion
-from profiler.latency.step_time import BatchColumns, plain_params
+from profiler.latency.step_time import AFTER_IDLE, BatchColumns, plain_params
 
 NAME = "example-8b"
 CHECK_S = np.array([4.91, 9.38, 43.4, 61.0, 17.4]) / 1e3
@@ -36,6 +36,7 @@ def check_batches() -> BatchColumns:
         chunk_context=before,
         num_decodes=np.array([1, 64, 0, 64, 64]),
         decode_context=np.array([1, 128_000, 0, 128_000, 128_000]),
+        follows=np.full(5, AFTER_IDLE),
     )
 
 

@@ -28,20 +28,9 @@ _FEWEST_GROUPS = 2 * NUM_FOLDS
 
 
 def usable_steps(samples: StepSamples) -> StepSamples:
-    """Steps of a busy engine to fit on: no sentinel (it defines the speed), something scheduled,
-    a time, and not the first step after an idle engine, which is slower than its shape (threads
-    wake up, caches are cold); see `after_idle_ratio`."""
+    """Steps to fit on: no sentinel (it defines the speed), something scheduled, a time."""
     tokens = samples.prefill_tokens + samples.num_decodes
-    busy = np.isfinite(samples.interval_s) & ~samples.is_sentinel
-    return samples.select(busy & (tokens > 0) & (samples.exec_s > 0))
-
-
-def after_idle_ratio(samples: StepSamples, params: StepTimeParams) -> float | None:
-    """Median of measured / predicted over the first steps after an idle engine; None without."""
-    first = samples.select(np.isnan(samples.interval_s) & ~samples.is_sentinel)
-    if not first.num_steps:
-        return None
-    return float(np.median(first.exec_s * first.speed / device_seconds(params, columns_of(first))))
+    return samples.select(~samples.is_sentinel & (tokens > 0) & (samples.exec_s > 0))
 
 
 def rows_of(samples: StepSamples) -> Rows:
@@ -138,6 +127,5 @@ def fit_step_time(samples: StepSamples, *, seed: int = 0) -> StepTimeModel:
             "num_steps": steps.num_steps,
             "seed": seed,
             "flexible_regions": [REGION_NAMES[k] for k in won],
-            "after_idle_ratio": after_idle_ratio(samples, params),
         },
     )

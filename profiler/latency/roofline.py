@@ -17,6 +17,9 @@ from scipy.optimize import nnls
 
 from profiler.latency.region import joint_cells, regions_of
 from profiler.latency.step_time import (
+    AFTER_CHUNKS,
+    AFTER_DECODES,
+    AFTER_IDLE,
     BatchColumns,
     FloatArray,
     IntArray,
@@ -92,6 +95,10 @@ _TERMS = (
     "per_chunk_context_s",
     "with_prefill_s",
     "mixed_s",
+    "cold_decode_s",
+    "cold_prefill_s",
+    "cold_prefill_token_s",
+    "idle_prefill_s",
     "above_knee_s",
     "below_knee_s",
 )
@@ -102,6 +109,7 @@ def design_matrix(columns: BatchColumns, structure: Structure) -> FloatArray:
     c = columns
     tokens = (c.prefill_tokens + c.num_decodes).astype(np.float64)
     has_prefill = c.prefill_tokens > 0
+    cold_prefill = has_prefill & (c.follows != AFTER_CHUNKS)
     above = np.maximum(0.0, tokens - structure.upper_knee) if structure.upper_knee else 0 * tokens
     below = np.minimum(tokens, structure.lower_knee)
     terms = (
@@ -114,6 +122,10 @@ def design_matrix(columns: BatchColumns, structure: Structure) -> FloatArray:
         c.chunk_context,
         has_prefill,
         has_prefill & (c.num_decodes > 0),
+        ~has_prefill & (c.follows != AFTER_DECODES),
+        cold_prefill,
+        cold_prefill * c.prefill_tokens,
+        has_prefill & (c.follows == AFTER_IDLE),
         above,
         below,
     )

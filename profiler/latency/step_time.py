@@ -28,6 +28,12 @@ CHUNK_ONLY = 1
 """a step without decodes"""
 MIXED = 2
 """a step with both"""
+AFTER_DECODES = 0
+"""the step before had no prompt chunks"""
+AFTER_CHUNKS = 1
+"""the step before had prompt chunks"""
+AFTER_IDLE = 2
+"""there was no step right before"""
 GRID = 8
 """nodes along each axis of a table of factors"""
 REGION_NAMES = ("decode-only", "chunk-only", "mixed")
@@ -48,6 +54,8 @@ class BatchShape(NamedTuple):
     """requests that decode one token"""
     decode_context: int
     """sum over decodes of the tokens computed before the step"""
+    follows: int
+    """AFTER_DECODES, AFTER_CHUNKS or AFTER_IDLE: a change of kind finds caches and threads cold"""
 
 
 class StepTimeParams(NamedTuple):
@@ -70,6 +78,14 @@ class StepTimeParams(NamedTuple):
     """once per step that has a chunk (another kernel or graph than decode-only steps)"""
     mixed_s: float
     """once per step that has chunks and decodes"""
+    cold_decode_s: float
+    """once per decode-only step that does not follow one"""
+    cold_prefill_s: float
+    """once per step with chunks that does not follow one"""
+    cold_prefill_token_s: float
+    """seconds per prompt token of such a step, on top"""
+    idle_prefill_s: float
+    """once per step with chunks after an idle engine, on top"""
     above_knee_s: float
     """seconds per token of T above `upper_knee` (arithmetic-bound slope)"""
     upper_knee: float
@@ -126,7 +142,20 @@ def roofline_time(params: StepTimeParams, batch: BatchShape) -> float:
         seconds += params.with_prefill_s
         if batch.num_decodes > 0:
             seconds += params.mixed_s
-    return max(params.floor_s, seconds)
+    return max(params.floor_s, seconds + cold_time(params, batch))
+
+
+@compiled
+def cold_time(params: StepTimeParams, batch: BatchShape) -> float:
+    """What a change of kind costs: a step after one of another kind, or after none; seconds."""
+    if batch.prefill_tokens == 0:
+        return 0.0 if batch.follows == AFTER_DECODES else params.cold_decode_s
+    if batch.follows == AFTER_CHUNKS:
+        return 0.0
+    seconds = params.cold_prefill_s + params.cold_prefill_token_s * batch.prefill_tokens
+    if batch.follows == AFTER_IDLE:
+        seconds += params.idle_prefill_s
+    return seconds
 
 
 @compiled
@@ -209,6 +238,7 @@ class BatchColumns(NamedTuple):
     chunk_context: IntArray
     num_decodes: IntArray
     decode_context: IntArray
+    follows: IntArray
 
 
 @compiled
@@ -231,6 +261,7 @@ def fill_times(
             columns.chunk_context[i],
             columns.num_decodes[i],
             columns.decode_context[i],
+            columns.follows[i],
         )
         out[i, 0] = step_time(params, batch)
         out[i, 1] = step_interval(params, batch, num_running[i], overlapped)

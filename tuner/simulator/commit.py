@@ -7,7 +7,7 @@ ends by length, a finished one frees its blocks when its output is processed.
 from __future__ import annotations
 
 from profiler.compiled import compiled
-from profiler.latency.step_time import BatchShape
+from profiler.latency.step_time import AFTER_IDLE, BatchShape
 from tuner.simulator.blocks import free_blocks
 from tuner.simulator.gaps import log_own_gap
 from tuner.simulator.lists import remove_partial, remove_running
@@ -18,12 +18,15 @@ from tuner.simulator.state import (
     DONE,
     ENDING_NOW,
     FINISHING,
+    FOLLOWS,
+    LAST_END,
     LATE_CONTEXT,
     NONE,
     NUM_DECODES,
     NUM_FINISHED,
     NUM_LATE,
     PART_HEAD,
+    SCHEDULE_AT,
     Limits,
     State,
 )
@@ -32,7 +35,7 @@ from tuner.simulator.state import (
 @compiled
 def describe_batch(state: State) -> BatchShape:
     """The batch that has just been scheduled."""
-    counts, progress = state.tally.counts, state.progress
+    counts, times, progress = state.tally.counts, state.tally.times, state.progress
     tokens, prompts, pairs, context = 0, 0, 0.0, 0
     r = counts[PART_HEAD]
     while r != NONE:
@@ -44,9 +47,10 @@ def describe_batch(state: State) -> BatchShape:
             context += before
         r = state.links.kind_next[r]
     decodes = counts[NUM_DECODES] - counts[NUM_LATE]
-    return BatchShape(
-        tokens, prompts, pairs, context, decodes, counts[DECODE_CONTEXT] - counts[LATE_CONTEXT]
-    )
+    decode_context = counts[DECODE_CONTEXT] - counts[LATE_CONTEXT]
+    idle = times[SCHEDULE_AT] > times[LAST_END]
+    follows = AFTER_IDLE if idle else counts[FOLLOWS]
+    return BatchShape(tokens, prompts, pairs, context, decodes, decode_context, follows)
 
 
 @compiled

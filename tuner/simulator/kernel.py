@@ -10,7 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from profiler.compiled import compiled
-from profiler.latency.step_time import BatchShape, StepTimeParams, step_interval
+from profiler.latency.step_time import (
+    AFTER_CHUNKS,
+    AFTER_DECODES,
+    BatchShape,
+    StepTimeParams,
+    step_interval,
+)
 from tuner.simulator.commit import (
     commit_chunks,
     commit_decodes,
@@ -33,6 +39,7 @@ from tuner.simulator.state import (
     DECODE_CONTEXT,
     ENDING_BEFORE,
     ENDING_NOW,
+    FOLLOWS,
     FREE_BLOCKS,
     LAST_END,
     LOG_FULL,
@@ -101,6 +108,7 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     commit_decodes(state, end)
     commit_chunks(state, end)
     counts[NUM_STEPS] += 1
+    counts[FOLLOWS] = AFTER_CHUNKS if batch.prefill_tokens > 0 else AFTER_DECODES
     ended = counts[ENDING_BEFORE] != NONE or counts[ENDING_NOW] != NONE
     release_finished(state, limits, ENDING_BEFORE)
     counts[ENDING_BEFORE], counts[ENDING_NOW] = counts[ENDING_NOW], NONE
@@ -128,7 +136,7 @@ def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: Floa
         if crossing[phase] > counts[FREE_BLOCKS]:
             break
         counts[FREE_BLOCKS] -= crossing[phase]
-        batch = BatchShape(0, 0, 0.0, 0, decodes, counts[DECODE_CONTEXT])
+        batch = BatchShape(0, 0, 0.0, 0, decodes, counts[DECODE_CONTEXT], AFTER_DECODES)
         seconds = step_interval(params, batch, running, limits.overlapped)
         start = times[LAST_END]
         end = start + seconds * jitter[counts[NUM_STEPS] % jitter.size]

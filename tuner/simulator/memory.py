@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from profiler.latency.step_time import AFTER_IDLE
 from tuner.simulator.state import (
     ENDING_BEFORE,
     ENDING_NOW,
+    FOLLOWS,
     FREE_BLOCKS,
     NONE,
     NUM_COUNTS,
@@ -46,6 +48,7 @@ def allocate(
     lists = (RUN_HEAD, RUN_TAIL, PART_HEAD, PART_TAIL, STACK_HEAD, ENDING_NOW, ENDING_BEFORE)
     counts[list(lists)] = NONE
     counts[FREE_BLOCKS] = num_kv_blocks - 1
+    counts[FOLLOWS] = AFTER_IDLE
     longest = int(requests.max_output.max(initial=1))
     room = 4 * n + 2 * int(requests.max_output.max(initial=1)) + limits.max_active + 1024
     return State(

@@ -54,7 +54,8 @@ BLOCKED = 20  # 1 when a waiting request was refused by the last admission pass
 NUM_LATE = 21  # decodes that got no token in this step
 LATE_CONTEXT = 22  # sum of their computed tokens
 NUM_ROWS = 23  # rows of the step record
-NUM_COUNTS = 24
+FOLLOWS = 24  # what ran last, as BatchShape.follows has it
+NUM_COUNTS = 25
 
 # Record.tokens of a preemption.
 PREEMPTED = -1

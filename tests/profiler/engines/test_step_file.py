@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from profiler.engines.step_file import StepFile, step_samples
+from profiler.latency.step_time import AFTER_CHUNKS, AFTER_IDLE
 
 NAN = float("nan")
 FIRST = [2, 10.0, 1e-4, 5e-3, NAN, 2, 7, 99, *(0, 30, 100, 1), *(1, 1, 40, 0)]
@@ -45,6 +46,7 @@ def test_columns(tmp_path: Path) -> None:
     assert samples.num_decodes.tolist() == [1, 1]
     assert samples.decode_context.tolist() == [40, 41]
     assert samples.attention_pairs.tolist() == [sum(100 + j for j in range(1, 31)), 0]
+    assert samples.follows.tolist() == [AFTER_IDLE, AFTER_CHUNKS]
     assert samples.schedule_s.tolist() == [1e-4, 2e-4]
     assert samples.exec_s.tolist() == [5e-3, 6e-3]
     assert np.isnan(samples.interval_s[0])

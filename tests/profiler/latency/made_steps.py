@@ -33,6 +33,7 @@ def random_columns(num: int, seed: int) -> tuple[BatchColumns, npt.NDArray[np.in
         chunk_context=before,
         num_decodes=decodes,
         decode_context=context,
+        follows=rng.integers(0, 3, num),
     )
     return columns, episode
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.latency.step_time import GRID, BatchShape, StepTimeParams
+from profiler.latency.step_time import (
+    AFTER_CHUNKS,
+    AFTER_DECODES,
+    AFTER_IDLE,
+    GRID,
+    BatchShape,
+    StepTimeParams,
+)
 
 
 def slow_step_time(params: StepTimeParams, batch: BatchShape) -> float:
@@ -20,6 +27,10 @@ def slow_step_time(params: StepTimeParams, batch: BatchShape) -> float:
         params.per_chunk_context_s * batch.chunk_context,
         params.with_prefill_s * (batch.num_prefills > 0),
         params.mixed_s * (batch.num_prefills > 0 and batch.num_decodes > 0),
+        params.cold_decode_s * (batch.num_prefills == 0 and batch.follows != AFTER_DECODES),
+        params.cold_prefill_s * (batch.num_prefills > 0 and batch.follows != AFTER_CHUNKS),
+        params.cold_prefill_token_s * (batch.follows != AFTER_CHUNKS) * batch.prefill_tokens,
+        params.idle_prefill_s * (batch.num_prefills > 0 and batch.follows == AFTER_IDLE),
         params.above_knee_s * (tokens - params.upper_knee if tokens > params.upper_knee else 0),
         params.below_knee_s * (tokens if tokens < params.lower_knee else params.lower_knee),
     ]
@@ -47,6 +58,7 @@ def random_params(rng: np.random.Generator, *, with_table: bool) -> StepTimePara
     names = [n for n in StepTimeParams._fields if n != "table"]
     sizes = dict.fromkeys(names, 1e-3) | {
         "per_prefill_token_s": 1e-4,
+        "cold_prefill_token_s": 1e-5,
         "per_attention_pair_s": 1e-8,
         "per_decode_context_s": 1e-7,
         "upper_knee": 512.0,
@@ -71,4 +83,5 @@ def random_batch(rng: np.random.Generator) -> BatchShape:
     decodes = 0 if kind == 1 else int(rng.integers(1, 65))
     pairs = sum(n * (b + (n + 1) / 2) for n, b in zip(chunks, before, strict=True))
     context = int(rng.integers(1, 3000)) * decodes
-    return BatchShape(sum(chunks), len(chunks), float(pairs), sum(before), decodes, context)
+    shape = (sum(chunks), len(chunks), float(pairs), sum(before), decodes, context)
+    return BatchShape(*shape, int(rng.integers(0, 3)))

@@ -22,6 +22,7 @@ def _batch(prefill: int = 0, before: int = 0, decodes: int = 0, depth: int = 0) 
         chunk_context=np.array([before]),
         num_decodes=np.array([decodes]),
         decode_context=np.array([decodes * depth]),
+        follows=np.array([0]),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from slow_step_time import random_batch, random_params, slow_step_time
 
 from profiler.latency.step_time import (
+    AFTER_DECODES,
     BatchColumns,
     BatchShape,
     fill_times,
@@ -33,7 +34,7 @@ def test_equals_the_slow_twin_on_random_batches(with_table: bool) -> None:
 
 def test_host_time_is_added_or_hidden() -> None:
     params = plain_params(constant_s=5e-3, host_s=1e-3, host_per_running_s=1e-4)
-    batch = BatchShape(0, 0, 0.0, 0, 10, 1000)
+    batch = BatchShape(0, 0, 0.0, 0, 10, 1000, AFTER_DECODES)
     assert step_interval(params, batch, 10, False) == pytest.approx(7e-3)
     assert step_interval(params, batch, 10, True) == 5e-3
     assert step_interval(params, batch, 90, True) == pytest.approx(10e-3)
@@ -45,8 +46,10 @@ def test_a_floor_holds_and_a_factor_is_never_extrapolated() -> None:
     table[:, 8, :] = 0.0
     table[:, 8, [1, 3]] = 1.0
     params = plain_params(floor_s=2e-3)._replace(table=table)
-    assert step_time(params, BatchShape(0, 0, 0.0, 0, 10_000, 10_000)) == pytest.approx(3e-3)
-    assert step_time(params, BatchShape(0, 0, 0.0, 0, 1, 1)) == pytest.approx(2e-3)
+    assert step_time(
+        params, BatchShape(0, 0, 0.0, 0, 10_000, 10_000, AFTER_DECODES)
+    ) == pytest.approx(3e-3)
+    assert step_time(params, BatchShape(0, 0, 0.0, 0, 1, 1, AFTER_DECODES)) == pytest.approx(2e-3)
 
 
 def times_of_random_batches() -> bytes:

@@ -28,6 +28,7 @@ from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
 from profiler.engine_config import EngineConfig
+from profiler.latency.step_time import AFTER_CHUNKS, AFTER_DECODES
 from tuner.simulator.run import build_limits
 
 CONFIG_JSON = {
@@ -147,7 +148,9 @@ class RealScheduler(Reference):
         )
 
     def _dispatch(self, out: list[tuple[Job, int, int]], start: float) -> RealStep:
-        end = start + self.seconds(self._batch(out), len(self.running))
+        batch = self._batch(out)
+        end = start + self.seconds(batch, len(self.running))
+        self.follows = AFTER_CHUNKS if batch.prefill_tokens else AFTER_DECODES
         self.rows.append(
             Row([(j.number, n, b) for j, n, b in out], sorted(self.pending_preempted), self.free)
         )

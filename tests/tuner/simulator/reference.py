@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from profiler.latency.step_time import BatchShape
+from profiler.latency.step_time import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE, BatchShape
 from tuner.simulator.state import Limits
 
 
@@ -58,6 +58,7 @@ class Reference:
         self.free, self.running = blocks, list[Job]()
         self.waiting, self.future = deque[Job](), deque(jobs)
         self.rows: list[Row] = []
+        self.follows = AFTER_IDLE
         self.pending_preempted: list[int] = []
 
     def _grow(self, job: Job, tokens: int, spare: int = 0) -> bool:
@@ -149,10 +150,13 @@ class Reference:
             sum(b for _, b in chunks),
             len(decodes),
             sum(decodes),
+            self.follows,
         )
 
     def _dispatch(self, out: list[tuple[Job, int, int]], start: float) -> Step:
-        end = start + self.seconds(self._batch(out), len(self.running))
+        batch = self._batch(out)
+        end = start + self.seconds(batch, len(self.running))
+        self.follows = AFTER_CHUNKS if batch.prefill_tokens else AFTER_DECODES
         self.rows.append(
             Row([(j.number, n, b) for j, n, b in out], sorted(self.pending_preempted), self.free)
         )
@@ -183,6 +187,8 @@ class Reference:
         pending: Step | None = None
         while not all(job.finished for job in self.jobs):
             out = self.schedule(now)
+            if now > last_end:
+                self.follows = AFTER_IDLE
             if not out:
                 if pending is not None:
                     self._process(pending)

@@ -14,7 +14,9 @@ from profiler.latency.step_time import step_interval
 from tuner.simulator import StepRecord, simulate
 from tuner.simulator.run import build_limits
 
-MODEL = dataclasses.replace(load_latency_model("example-8b"), residuals=np.ones(1))
+EXAMPLE = load_latency_model("example-8b")
+COLD = {"cold_decode_s": 2e-3, "cold_prefill_s": 3e-3, "idle_prefill_s": 1e-3}
+MODEL = dataclasses.replace(EXAMPLE, params=EXAMPLE.params._replace(**COLD), residuals=np.ones(1))
 
 
 def jobs_of(case: Case) -> list[Job]:
