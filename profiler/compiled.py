@@ -20,7 +20,11 @@ from numba.core import config as numba_config
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ROOT = Path(__file__).resolve().parent.parent
-_KERNEL_SOURCES = ("profiler/latency/step_time.py", "tuner/simulator/*.py")
+_KERNEL_SOURCES = (
+    "profiler/steps.py",  # constants
+    "profiler/latency/step_time.py",
+    "tuner/simulator/*.py",
+)
 
 
 _OPTIONS = {"cache": True, "fastmath": False, "error_model": "python", "_nrt": False}

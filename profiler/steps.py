@@ -16,6 +16,11 @@ from profiler.errors import ResultsError
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+# What the engine ran right before a step (`StepSamples.follows`).
+AFTER_DECODES = 0  # a step without prompt chunks
+AFTER_CHUNKS = 1  # a step with prompt chunks
+AFTER_IDLE = 2  # nothing
+
 
 @dataclass(frozen=True)
 class StepSamples:
@@ -34,8 +39,7 @@ class StepSamples:
     decode_context: IntArray
     """(S,) KV tokens read by the decodes: sum of tokens computed before the step."""
     follows: IntArray
-    """(S,) AFTER_DECODES, AFTER_CHUNKS or AFTER_IDLE of `profiler.latency.step_time`: what the
-    engine ran right before."""
+    """(S,) AFTER_DECODES, AFTER_CHUNKS or AFTER_IDLE: what the engine ran right before."""
     exec_s: FloatArray
     """(S,) from the end of scheduling to the output, seconds."""
     interval_s: FloatArray

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from profiler.latency.step_time import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
-from profiler.steps import StepSamples
+from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE, StepSamples
 
 HEADER = 8
 """requests in the step, start, schedule time, execution time, interval between outputs (NaN after

@@ -15,7 +15,8 @@ from scipy.optimize import minimize_scalar, nnls
 
 from profiler.latency.base import EXAMPLES, FloatArray, StepTimeModel
 from profiler.latency.region import SampledRegion
-from profiler.latency.step_time import AFTER_IDLE, BatchColumns, plain_params
+from profiler.latency.step_time import BatchColumns, plain_params
+from profiler.steps import AFTER_IDLE
 
 NAME = "example-8b"
 CHECK_S = np.array([4.91, 9.38, 43.4, 61.0, 17.4]) / 1e3

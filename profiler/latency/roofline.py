@@ -17,9 +17,6 @@ from scipy.optimize import nnls
 
 from profiler.latency.region import joint_cells, regions_of
 from profiler.latency.step_time import (
-    AFTER_CHUNKS,
-    AFTER_DECODES,
-    AFTER_IDLE,
     BatchColumns,
     FloatArray,
     IntArray,
@@ -27,6 +24,7 @@ from profiler.latency.step_time import (
     fill_times,
     plain_params,
 )
+from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 
 _ROUNDS = 6
 _HUBER = 1.5

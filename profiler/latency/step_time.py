@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.compiled import compiled
+from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -28,12 +29,6 @@ CHUNK_ONLY = 1
 """a step without decodes"""
 MIXED = 2
 """a step with both"""
-AFTER_DECODES = 0
-"""the step before had no prompt chunks"""
-AFTER_CHUNKS = 1
-"""the step before had prompt chunks"""
-AFTER_IDLE = 2
-"""there was no step right before"""
 GRID = 8
 """nodes along each axis of a table of factors"""
 REGION_NAMES = ("decode-only", "chunk-only", "mixed")

@@ -7,7 +7,8 @@ ends by length, a finished one frees its blocks when its output is processed.
 from __future__ import annotations
 
 from profiler.compiled import compiled
-from profiler.latency.step_time import AFTER_IDLE, BatchShape
+from profiler.latency.step_time import BatchShape
+from profiler.steps import AFTER_IDLE
 from tuner.simulator.blocks import free_blocks
 from tuner.simulator.gaps import log_own_gap
 from tuner.simulator.lists import remove_partial, remove_running

@@ -10,13 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from profiler.compiled import compiled
-from profiler.latency.step_time import (
-    AFTER_CHUNKS,
-    AFTER_DECODES,
-    BatchShape,
-    StepTimeParams,
-    step_interval,
-)
+from profiler.latency.step_time import BatchShape, StepTimeParams, step_interval
+from profiler.steps import AFTER_CHUNKS, AFTER_DECODES
 from tuner.simulator.commit import (
     commit_chunks,
     commit_decodes,

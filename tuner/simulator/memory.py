@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from profiler.latency.step_time import AFTER_IDLE
+from profiler.steps import AFTER_IDLE
 from tuner.simulator.state import (
     ENDING_BEFORE,
     ENDING_NOW,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from profiler.engines.step_file import StepFile, step_samples
-from profiler.latency.step_time import AFTER_CHUNKS, AFTER_IDLE
+from profiler.steps import AFTER_CHUNKS, AFTER_IDLE
 
 NAN = float("nan")
 FIRST = [2, 10.0, 1e-4, 5e-3, NAN, 2, 7, 99, *(0, 30, 100, 1), *(1, 1, 40, 0)]

@@ -163,3 +163,11 @@ def test_resolved_settings_fall_back_as_the_engine_does() -> None:
     assert settings["max_num_active_seqs"] == 64
     assert settings["scheduling_policy"] == "fcfs"
     assert settings["num_gpu_blocks_override"] == 77
+
+
+def test_the_server_does_not_load_numba() -> None:
+    """vLLM's CPU worker looks into every loaded module for kernels to replace, and fails on
+    llvmlite's; so nothing that the engine's processes import may bring numba along."""
+    code = "import sys, profiler.engines.vllm.server; sys.exit('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode == 0

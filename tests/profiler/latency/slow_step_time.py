@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.latency.step_time import (
-    AFTER_CHUNKS,
-    AFTER_DECODES,
-    AFTER_IDLE,
-    GRID,
-    BatchShape,
-    StepTimeParams,
-)
+from profiler.latency.step_time import GRID, BatchShape, StepTimeParams
+from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 
 
 def slow_step_time(params: StepTimeParams, batch: BatchShape) -> float:

@@ -12,7 +12,6 @@ import pytest
 from slow_step_time import random_batch, random_params, slow_step_time
 
 from profiler.latency.step_time import (
-    AFTER_DECODES,
     BatchColumns,
     BatchShape,
     fill_times,
@@ -20,6 +19,7 @@ from profiler.latency.step_time import (
     step_interval,
     step_time,
 )
+from profiler.steps import AFTER_DECODES
 
 _HERE = Path(__file__).resolve().parent
 

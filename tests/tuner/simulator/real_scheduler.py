@@ -28,7 +28,7 @@ from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
 from profiler.engine_config import EngineConfig
-from profiler.latency.step_time import AFTER_CHUNKS, AFTER_DECODES
+from profiler.steps import AFTER_CHUNKS, AFTER_DECODES
 from tuner.simulator.run import build_limits
 
 CONFIG_JSON = {

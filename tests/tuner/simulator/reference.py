@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from profiler.latency.step_time import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE, BatchShape
+from profiler.latency.step_time import BatchShape
+from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 from tuner.simulator.state import Limits
 
 
