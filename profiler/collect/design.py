@@ -24,7 +24,7 @@ EPISODE_S = 1.2
 _MOST_CHUNKS = 40
 """chunks of one prompt; more steps of one kind would add little"""
 _NUM_DROPS = 5
-_ROUND = ("walk",) * 3 + ("pack",) * 2 + ("crowd",) * 4 + ("mix",) * 4 + ("drop",) * 3
+_ROUND = ("walk",) * 3 + ("pack",) * 2 + ("crowd",) * 4 + ("mix",) * 4 + ("drop",) * 4
 
 
 @dataclass(frozen=True)
@@ -170,22 +170,24 @@ def _mix(limits: Limits, u: FloatArray) -> Episode:
 
 
 def _drop(limits: Limits, u: FloatArray) -> Episode:
-    """Prompts that drop in one by one while a few requests decode: chunks that follow decodes, and
-    decodes that follow a chunk, as in ordinary traffic."""
-    apart = EPISODE_S / (_NUM_DROPS + 1)
+    """Prompts that drop in one by one while a few requests of some context decode: chunks that
+    follow decodes, and decodes that follow a chunk, as in ordinary traffic."""
     num = _log_between(1, max(1, min(limits.num_seqs - 1, 24)), u[0])
-    longest = min(int(0.6 * apart / limits.prefill_token_s), limits.request_tokens - 2)
+    most = min(limits.prompt_tokens, limits.kv_tokens // 2) // num - limits.block_size
+    context = _log_between(16, max(16, min(most, limits.request_tokens // 2)), u[2] ** 0.5)
+    context = min(context, limits.request_tokens // 2)
+    first_s = num * context * limits.prefill_token_s
+    apart_s = EPISODE_S / (_NUM_DROPS + 1)
+    longest = min(int(0.6 * apart_s / limits.prefill_token_s), limits.request_tokens - 2)
     middle = _log_between(8, max(8, longest * 2 // 3), u[1] ** 0.5)
-    dropped = [max(1, int(middle * x)) for x in np.linspace(0.5, 1.5, _NUM_DROPS)]
-    room = min(limits.request_tokens // 2, limits.kv_tokens // (4 * num))
-    short = max(1, min(_log_between(16, 400, u[2]), room))
-    steps = max(2, min(int(EPISODE_S / limits.decode_s), limits.request_tokens - short))
+    dropped = tuple(max(1, int(middle * x)) for x in np.linspace(0.5, 1.5, _NUM_DROPS))
+    steps = max(2, min(int(EPISODE_S / limits.decode_s), limits.request_tokens - context))
     return Episode(
         "drop",
         limits.step_budget,
-        ((short,) * num) + tuple(dropped),
-        ((steps,) * num) + (1,) * _NUM_DROPS,
-        (0.0,) * num + tuple(apart * (k + 1) for k in range(_NUM_DROPS)),
+        (context,) * num + dropped,
+        (steps,) * num + (1,) * _NUM_DROPS,
+        (0.0,) * num + tuple(first_s + apart_s * (k + 1) for k in range(_NUM_DROPS)),
     )
 
 

@@ -73,6 +73,10 @@ class StepTimeParams(NamedTuple):
     """once per step that has a chunk (another kernel or graph than decode-only steps)"""
     mixed_s: float
     """once per step that has chunks and decodes"""
+    mixed_per_decode_s: float
+    """seconds per decode in a step that has chunks, on top"""
+    mixed_per_context_s: float
+    """seconds per token of KV read by decodes in such a step, on top (another attention path)"""
     cold_decode_s: float
     """once per decode-only step that does not follow one"""
     cold_prefill_s: float
@@ -136,7 +140,11 @@ def roofline_time(params: StepTimeParams, batch: BatchShape) -> float:
     if batch.prefill_tokens > 0:
         seconds += params.with_prefill_s
         if batch.num_decodes > 0:
-            seconds += params.mixed_s
+            seconds += (
+                params.mixed_s
+                + params.mixed_per_decode_s * batch.num_decodes
+                + params.mixed_per_context_s * batch.decode_context
+            )
     return max(params.floor_s, seconds + cold_time(params, batch))
 
 

@@ -21,6 +21,8 @@ def slow_step_time(params: StepTimeParams, batch: BatchShape) -> float:
         params.per_chunk_context_s * batch.chunk_context,
         params.with_prefill_s * (batch.num_prefills > 0),
         params.mixed_s * (batch.num_prefills > 0 and batch.num_decodes > 0),
+        params.mixed_per_decode_s * batch.num_decodes * (batch.num_prefills > 0),
+        params.mixed_per_context_s * batch.decode_context * (batch.num_prefills > 0),
         params.cold_decode_s * (batch.num_prefills == 0 and batch.follows != AFTER_DECODES),
         params.cold_prefill_s * (batch.num_prefills > 0 and batch.follows != AFTER_CHUNKS),
         params.cold_prefill_token_s * (batch.follows != AFTER_CHUNKS) * batch.prefill_tokens,
@@ -53,6 +55,7 @@ def random_params(rng: np.random.Generator, *, with_table: bool) -> StepTimePara
     sizes = dict.fromkeys(names, 1e-3) | {
         "per_prefill_token_s": 1e-4,
         "cold_prefill_token_s": 1e-5,
+        "mixed_per_context_s": 1e-7,
         "per_attention_pair_s": 1e-8,
         "per_decode_context_s": 1e-7,
         "upper_knee": 512.0,
