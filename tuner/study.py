@@ -56,7 +56,8 @@ def _checked(content: dict[str, Any], what: str) -> Study:
     try:
         return Study.model_validate(content)
     except ValidationError as error:
-        raise StudyError(f"{what}: {one_line(error.errors()[0], Study)}") from error
+        found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        raise StudyError(f"{what}: {one_line(found[0], Study)}") from error
 
 
 _EXCLUDES = {

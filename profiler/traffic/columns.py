@@ -27,11 +27,11 @@ _ALIAS_WORDS = {
     "prompt": """
         prompt_tokens num_prompt_tokens prompt_length prompt_len prompt_size input_tokens
         num_input_tokens input_length input_len context_tokens request_tokens
-        num_prefill_tokens prefill_tokens isl
+        num_prefill_tokens prefill_tokens isl prompt
     """,
     "output": """
         output_tokens num_output_tokens output_length output_len completion_tokens
-        generated_tokens response_tokens token_size num_decode_tokens decode_tokens osl
+        generated_tokens response_tokens token_size num_decode_tokens decode_tokens osl output
     """,
 }
 ALIASES = {role: tuple(words.split()) for role, words in _ALIAS_WORDS.items()}

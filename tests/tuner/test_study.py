@@ -61,6 +61,7 @@ BAD = [
     ({"slo.classes": {"chat": {"itl": 1}}}, r"unknown key slo\.classes\.chat\.itl; known: ttft_p9"),
     ({"search.space.max_num_batched_tokens.lo": 1}, r"unknown key .*\.lo; did you mean low\?"),
     ({"traffic": ...}, r"traffic is missing; add it"),
+    ({"search": ..., "serch": {}}, r"unknown key serch; did you mean search\?"),
     ({"search.trials": "many"}, r"search\.trials: .*got 'many'"),
     ({"search.trials": True}, r"search\.trials: .*got True"),
     ({"search.trials": 0}, r"search\.trials: .*greater than or equal to 1, got 0"),

@@ -21,6 +21,10 @@ def simulate(
         str | None,
         typer.Option(help="step_time.json of a profile, or example-8b (without a study)."),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--map", help="Columns of --trace: arrival=..,prompt=..,output=..,unit=ms."),
+    ] = None,
     num_kv_blocks: Annotated[
         int | None, typer.Option(min=2, help="KV blocks (without a study).")
     ] = None,
@@ -33,19 +37,22 @@ def simulate(
     --trace and --latency-model; `stallfree knobs` lists what can be set.
     """
     from profiler.errors import StudyError
+    from profiler.traffic.columns import ColumnMap
+    from profiler.traffic.readers import read_trace
     from tuner.cli.console import find_run, print_json, stdout
     from tuner.cli.whatif import figures, from_run, from_trace, parse_settings, print_figures
 
     chosen = parse_settings(settings or [])
     if study is not None:
-        if trace is not None or latency_model is not None or num_kv_blocks is not None:
+        if any(x is not None for x in (trace, latency_model, columns, num_kv_blocks)):
             raise StudyError(
-                "--trace, --latency-model and --num-kv-blocks go without a study; remove them "
-                "or the study"
+                "--trace, --map, --latency-model and --num-kv-blocks go without a study; remove "
+                "them or the study"
             )
         case = from_run(study, find_run(study), chosen)
     elif trace is not None and latency_model is not None:
-        case = from_trace(trace, latency_model, chosen, num_kv_blocks)
+        traffic = read_trace(trace, mapping=ColumnMap.parse(columns) if columns else None).trace
+        case = from_trace(traffic, latency_model, chosen, num_kv_blocks)
     else:
         raise StudyError("give a study, or both --trace and --latency-model")
     found = figures(case, seed)

@@ -14,7 +14,6 @@ from profiler.collect import Profile
 from profiler.engine_config import EngineConfig, parse_value
 from profiler.errors import KnobError, ResultsError
 from profiler.latency.base import load_latency_model
-from profiler.traffic.readers import read_trace
 from profiler.traffic.trace import Trace
 from tuner.metrics import compute
 from tuner.results import RunFolder
@@ -78,11 +77,10 @@ def from_run(target: Path, folder: RunFolder, chosen: EngineConfig) -> Case:
 
 
 def from_trace(
-    trace: Path, latency_model: str, chosen: EngineConfig, num_kv_blocks: int | None
+    traffic: Trace, latency_model: str, chosen: EngineConfig, num_kv_blocks: int | None
 ) -> Case:
     """Recorded traffic and a latency model; no SLOs, so that every finished request is good."""
     model = load_latency_model(latency_model)
-    traffic = read_trace(trace).trace
     resolved = EngineConfig.from_settings(model.facts.get("resolved", SERVER_DEFAULTS.settings()))
     blocks = num_kv_blocks or int(model.facts.get("num_kv_blocks", SERVER_KV_BLOCKS))
     slo = Slo(traffic.class_names, (Limits(),) * len(traffic.class_names))
@@ -116,6 +114,12 @@ def print_figures(found: dict[str, Any], console: Console) -> None:
         if not name.endswith(".unserved"):
             table.add_row(f"{name} against its limit", f"{100 * violation:+.0f} %")
     console.print(table)
+    if found["num_rejected"]:
+        console.print(
+            f"{found['num_rejected']} of {found['requests']} requests were rejected: longer than "
+            "max_model_len or than the KV pool",
+            highlight=False,
+        )
     for sentence in found["not_sampled"]:
         console.print(f"Not sampled by the latency model: {sentence}", highlight=False)
 

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from profiler.collect import Profile, profile
 from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
@@ -55,6 +57,7 @@ def tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Resul
         )
         trace = run_trace(study, folder, ui)
         slo_of(study, trace)  # an unknown class is found before minutes are spent
+        require_room(trace, study.fixed.max_model_len)
         measured = run_profile(study, folder, trace, ui, options.start)
         problem = build_problem(study, trace, measured)
         trials = run_search(study, folder, problem, ui)
@@ -119,6 +122,21 @@ def run_trace(study: Study, folder: RunFolder, ui: Ui) -> Trace:
     return trace
 
 
+def require_room(trace: Trace, max_model_len: int | None) -> None:
+    """Raise `StudyError` when a prompt leaves no room for an output token, as engines refuse it."""
+    if max_model_len is None:  # the engine's own; checked when it is known
+        return
+    too_long = np.flatnonzero(trace.prompt_tokens >= max_model_len)
+    if too_long.size:
+        first = int(too_long[0])
+        raise StudyError(
+            f"traffic: request {first + 1} has a prompt of {int(trace.prompt_tokens[first])} "
+            f"tokens, max_model_len={max_model_len} takes at most {max_model_len - 1} "
+            f"({too_long.size} such requests); raise max_model_len or cut prompts with "
+            "traffic.max_prompt_tokens"
+        )
+
+
 def run_profile(
     study: Study, folder: RunFolder, trace: Trace, ui: Ui, start: StartEngine
 ) -> Profile:
@@ -160,12 +178,14 @@ def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
             f"profile.path: the profile is of engine {facts['engine']}, the study asks for "
             f"{study.engine.name}; profile again"
         )
+    resolved = EngineConfig.from_settings(facts["resolved"])
+    require_room(trace, resolved.max_model_len)
     return Problem(
         trace=trace,
         model=measured.model,
         slo=slo_of(study, trace),
         fixed=study.fixed,
-        resolved=EngineConfig.from_settings(facts["resolved"]),
+        resolved=resolved,
         num_kv_blocks=int(facts["num_kv_blocks"]),
         space=study.search.space,
     )

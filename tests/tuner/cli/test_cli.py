@@ -222,6 +222,18 @@ def test_what_is_wrong_is_one_line(
     assert err.count("\n") == 1
 
 
+def test_a_prompt_longer_than_the_model_is_named(
+    stallfree, small_study: Path, tmp_path: Path
+) -> None:
+    study, trace = tmp_path / "uncut.yaml", tmp_path / "long.csv"
+    study.write_text(small_study.read_text().replace("max_prompt_tokens: 1500,", ""))
+    trace.write_text("arrival,prompt,output\n0,10,5\n1,9000,5\n")
+    code, _, err = stallfree("tune", study, "--trace", trace, "--out", tmp_path / "run")
+    assert code == 2
+    assert "request 2 has a prompt of 9000 tokens, max_model_len=4096 takes at most 4095" in err
+    assert err.splitlines()[-1].startswith("error: traffic: ")
+
+
 def test_ctrl_c_says_how_to_go_on(
     stallfree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
