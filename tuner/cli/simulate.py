@@ -37,6 +37,7 @@ def simulate(
     --trace and --latency-model; `stallfree knobs` lists what can be set.
     """
     from profiler.errors import StudyError
+    from profiler.latency.base import load_latency_model
     from profiler.traffic.columns import ColumnMap
     from profiler.traffic.readers import read_trace
     from tuner.cli.console import find_run, print_json, stdout
@@ -51,8 +52,9 @@ def simulate(
             )
         case = from_run(study, find_run(study), chosen)
     elif trace is not None and latency_model is not None:
+        model = load_latency_model(latency_model)
         traffic = read_trace(trace, mapping=ColumnMap.parse(columns) if columns else None).trace
-        case = from_trace(traffic, latency_model, chosen, num_kv_blocks)
+        case = from_trace(traffic, model, chosen, num_kv_blocks)
     else:
         raise StudyError("give a study, or both --trace and --latency-model")
     found = figures(case, seed)

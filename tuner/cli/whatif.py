@@ -13,7 +13,7 @@ from rich.table import Table
 from profiler.collect import Profile
 from profiler.engine_config import EngineConfig, parse_value
 from profiler.errors import KnobError, ResultsError
-from profiler.latency.base import load_latency_model
+from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
 from tuner.metrics import compute
 from tuner.results import RunFolder
@@ -77,10 +77,9 @@ def from_run(target: Path, folder: RunFolder, chosen: EngineConfig) -> Case:
 
 
 def from_trace(
-    traffic: Trace, latency_model: str, chosen: EngineConfig, num_kv_blocks: int | None
+    traffic: Trace, model: StepTimeModel, chosen: EngineConfig, num_kv_blocks: int | None
 ) -> Case:
     """Recorded traffic and a latency model; no SLOs, so that every finished request is good."""
-    model = load_latency_model(latency_model)
     resolved = EngineConfig.from_settings(model.facts.get("resolved", SERVER_DEFAULTS.settings()))
     blocks = num_kv_blocks or int(model.facts.get("num_kv_blocks", SERVER_KV_BLOCKS))
     slo = Slo(traffic.class_names, (Limits(),) * len(traffic.class_names))
