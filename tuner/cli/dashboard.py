@@ -16,7 +16,7 @@ def dashboard(
 ) -> None:
     """Look at finished runs in a browser, on this machine only (127.0.0.1)."""
     import importlib.util
-    import subprocess
+    import os
     import sys
 
     from profiler.errors import ResultsError
@@ -34,5 +34,5 @@ def dashboard(
         "browser.gatherUsageStats": "false",
     }
     flags = [f"--{name}={value}" for name, value in options.items()]
-    command = [sys.executable, "-m", "streamlit", "run", str(script), *flags]
-    raise typer.Exit(subprocess.call([*command, "--", str(root)]))
+    command = [sys.executable, "-m", "streamlit", "run", str(script), *flags, "--", str(root)]
+    os.execv(sys.executable, command)  # becomes the server, so that ending it ends the server

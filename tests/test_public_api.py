@@ -1,0 +1,54 @@
+"""The names and signatures that others build on; a change here is a change of the public API."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+SIGNATURES = {
+    "profiler.collect.profile": "(engine, trace, *, budget_s, seed, progress)",
+    "profiler.collect.run_sentinel": "(engine)",
+    "profiler.engines.start_engine": "(spec)",
+    "profiler.latency.base.load_latency_model": "(name_or_path)",
+    "profiler.latency.fit.fit_step_time": "(samples, *, seed)",
+    "profiler.latency.report.held_out_report": "(samples, *, seed, sentinel_spread)",
+    "profiler.latency.step_time.step_interval": "(params, batch, num_running, overlapped)",
+    "profiler.latency.step_time.step_time": "(params, batch)",
+    "profiler.replay.replay": "(engine, trace, *, itl_limit_s, seed, progress, max_late_s)",
+    "profiler.traffic.doctor.diagnose": "(trace)",
+    "profiler.traffic.readers.read_trace": "(path, *, fmt, mapping, rate_rps, stretch)",
+    "profiler.traffic.synthetic.like": "(name, *, duration_s, rate_rps, seed)",
+    "profiler.traffic.synthetic.synthesize": "(spec)",
+    "tuner.export.emit.emit": "(files, folder)",
+    "tuner.export.targets.render": "(results, target)",
+    "tuner.metrics.compute": "(outcomes, slo)",
+    "tuner.search.confirm.confirm": "(plan, folder, alive, ui)",
+    "tuner.search.optimize.search": "(problem, database, options, progress)",
+    "tuner.search.tune.tune": "(study, folder, options, ui)",
+    "tuner.simulator.prepare": "(model)",
+    "tuner.simulator.simulate": (
+        "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record)"
+    ),
+    "tuner.study.build_trace": "(study)",
+    "tuner.study.load_study": "(path)",
+}
+
+
+def shape(function: object) -> str:
+    """Parameter names of `function`, without types and defaults."""
+    parameters = inspect.signature(inspect.unwrap(function)).parameters.values()  # type: ignore[arg-type]
+    names, starred = [], False
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            names.append("*")
+            starred = True
+        names.append(parameter.name)
+    return f"({', '.join(names)})"
+
+
+@pytest.mark.parametrize("path", SIGNATURES)
+def test_signature(path: str) -> None:
+    module, _, name = path.rpartition(".")
+    assert shape(getattr(importlib.import_module(module), name)) == SIGNATURES[path]
