@@ -101,7 +101,7 @@ def test_every_candidate_is_predicted_measured_and_corrected(plan: Plan, tmp_pat
     assert [c.label for c in found] == ["default", "candidate-1", "candidate-2"]
     for candidate in found:
         assert candidate.predicted is not None and candidate.measured is not None
-        assert candidate.predicted["num_requests"] == plan.trace.num_requests
+        assert candidate.predicted["num_requests"] == plan.rounds * plan.trace.num_requests
         assert candidate.measured["num_requests"] == 2 * plan.trace.num_requests
         assert candidate.resolved["max_model_len"] == 4096
         assert len(candidate.replays) == 2
