@@ -52,12 +52,24 @@ def compiled(function: F) -> F:
 
     `NUMBA_DISABLE_JIT=1` leaves it a plain Python function with the same results.
     """
+    return _compile(function, _OPTIONS)
+
+
+def inner(function: F) -> F:
+    """`compiled` for a function that only kernels call: without the entry from Python.
+
+    Unpacking a nested NamedTuple in that entry is a third of the compile time.
+    """
+    return _compile(function, _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})
+
+
+def _compile(function: F, options: dict[str, Any]) -> F:
     if numba_config.DISABLE_JIT:
         return function
     saved = numba_config.CACHE_DIR
     numba_config.CACHE_DIR = str(cache_folder())
     try:
-        wrapped: F = numba.njit(**_OPTIONS)(function)
+        wrapped: F = numba.njit(**options)(function)
     finally:
         numba_config.CACHE_DIR = saved
     return wrapped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.compiled import compiled
+from profiler.compiled import inner
 from tuner.simulator.state import (
     LAST_END,
     NUM_DECODES,
@@ -16,7 +16,7 @@ from tuner.simulator.state import (
 )
 
 
-@compiled
+@inner
 def has_log_room(state: State) -> bool:
     """Whether the next step's gaps fit the log whatever happens in it."""
     counts = state.tally.counts
@@ -24,7 +24,7 @@ def has_log_room(state: State) -> bool:
     return most < state.log.gap_s.size
 
 
-@compiled
+@inner
 def log_pooled_gap(state: State, end: float) -> None:
     """Every decode of this step had its last token at the last busy step's end."""
     tally, log = state.tally, state.log
@@ -40,7 +40,7 @@ def log_pooled_gap(state: State, end: float) -> None:
     counts[NUM_GAPS] = i + 1
 
 
-@compiled
+@inner
 def log_own_gap(state: State, r: int, end: float) -> None:
     """`r` has a token at `end` after being preempted or late. Clears `last_token_s`."""
     tally, log, progress = state.tally, state.log, state.progress
