@@ -24,6 +24,7 @@ _KERNEL_SOURCES = ("profiler/latency/step_time.py", "tuner/simulator/*.py")
 
 
 _OPTIONS = {"cache": True, "fastmath": False, "error_model": "python", "_nrt": False}
+_INNER = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 @cache
@@ -56,11 +57,13 @@ def compiled(function: F) -> F:
 
 
 def inner(function: F) -> F:
-    """`compiled` for a function that only kernels call: without the entry from Python.
+    """`compiled` for a function that only kernels call: always inlined, no entry from Python.
 
-    Unpacking a nested NamedTuple in that entry is a third of the compile time.
+    A call that is not inlined passes the nested NamedTuple as hundreds of scalars (measured: the
+    simulation is 2 to 5 times as fast inlined), and unpacking it in an entry from Python is a third
+    of the compile time.
     """
-    return _compile(function, _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})
+    return _compile(function, _OPTIONS | _INNER)
 
 
 def _compile(function: F, options: dict[str, Any]) -> F:
