@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.compiled import inner
+from profiler.compiled import compiled, inner
 from tuner.simulator.state import (
     LAST_END,
     NUM_DECODES,
@@ -12,6 +12,9 @@ from tuner.simulator.state import (
     NUM_LATE,
     NUM_RUNNING,
     NUM_STACKED,
+    Bins,
+    IntArray,
+    Log,
     State,
 )
 
@@ -54,3 +57,23 @@ def log_own_gap(state: State, r: int, end: float) -> None:
         progress.num_slow[r] += 1
     progress.last_token_s[r] = np.nan
     tally.counts[NUM_GAPS] = i + 1
+
+
+@compiled
+def add_to_bins(log: Log, bits: IntArray, lowest: int, bins: Bins) -> None:
+    """Add logged gaps to `bins`; entry i falls into bin bits[i] - lowest, cut to the ends.
+
+    Parameters
+    ----------
+    log
+        The gaps to add, all of it.
+    bits
+        (G,) leading bits of each gap.
+    """
+    classes = log.weight.size // max(1, bits.size)
+    for i in range(bits.size):
+        place = min(max(bits[i] - lowest, 0), bins.sum_s.size - 1)
+        for c in range(classes):
+            weight = log.weight[i * classes + c]
+            bins.weight[place * classes + c] += weight
+            bins.sum_s[place] += weight * log.gap_s[i]

@@ -59,7 +59,7 @@ def allocate(
         counts[FREE_HEAD], counts[FREE_TAIL] = 1, num_kv_blocks - 1
         counts[NUM_FREE_ROWS] = pool.free_rows.size
     longest = int(requests.max_output.max(initial=1))
-    room = 4 * n + 2 * int(requests.max_output.max(initial=1)) + limits.max_active + 1024
+    room = min(4 * n, 1 << 19) + 2 * longest + limits.max_active + 1024
     return State(
         requests=requests,
         progress=Progress(

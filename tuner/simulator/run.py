@@ -20,15 +20,15 @@ from tuner.simulator.build import (
     draw_jitter,
     resolved,
 )
+from tuner.simulator.gap_store import GapStore
 from tuner.simulator.kernel import run_all
-from tuner.simulator.memory import allocate, grow_logs
+from tuner.simulator.memory import allocate
 from tuner.simulator.prefix_keys import build_prefixes, prefix_blocks
 from tuner.simulator.state import (
     BLOCKS_MATTER,
     CACHED_TOKENS,
     ENDLESS,
     LOG_FULL,
-    NUM_GAPS,
     NUM_PREEMPTIONS,
     NUM_ROWS,
     NUM_STEPS,
@@ -129,7 +129,8 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         prefixes = build_prefixes(trace, accepted, requests, limits)
         state = allocate(requests, prefixes, limits, num_kv_blocks, itl_limit_s)
         started = time.perf_counter()
-        state, status = run_to_end(state, limits, model, jitter)
+        gaps = GapStore(itl_limit_s.size)
+        state, status = run_to_end(state, limits, model, jitter, gaps)
         spent += time.perf_counter() - started
         limits = limits._replace(identities=True)
     if status == STUCK:
@@ -139,7 +140,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         )
     counts = state.tally.counts
     return Simulation(
-        outcomes=gather(trace, accepted, state, model.frontend_out_s),
+        outcomes=gather(trace, accepted, state, gaps, model.frontend_out_s),
         num_steps=int(counts[NUM_STEPS]),
         num_preemptions=int(counts[NUM_PREEMPTIONS]),
         cached_tokens=int(counts[CACHED_TOKENS]),
@@ -150,14 +151,14 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
 
 
 def run_to_end(
-    state: State, limits: Limits, model: StepTimeModel, jitter: FloatArray
+    state: State, limits: Limits, model: StepTimeModel, jitter: FloatArray, gaps: GapStore
 ) -> tuple[State, int]:
     """Call the kernel until it has finished, giving its logs more room whenever they are full."""
     while True:
         status = run_all(state, limits, model.params, jitter)
         if status != LOG_FULL:
             return state, status
-        state = grow_logs(state)
+        state = gaps.make_room(state)
 
 
 def prepare(model: StepTimeModel) -> None:
@@ -177,6 +178,7 @@ def prepare(model: StepTimeModel) -> None:
     prefixes = build_prefixes(no_trace, np.zeros(0, dtype=np.bool_), requests, limits)
     state = allocate(requests, prefixes, limits, 2, np.full(1, np.nan))
     run_all(state, limits, model.params, np.ones(1))
+    GapStore(1).drain(state)
     _PREPARED.add(kind)
 
 
@@ -185,7 +187,11 @@ _PREPARED: set[bool] = set()
 
 
 def gather(
-    trace: Trace, accepted: npt.NDArray[np.bool_], state: State, frontend_out_s: float
+    trace: Trace,
+    accepted: npt.NDArray[np.bool_],
+    state: State,
+    gaps: GapStore,
+    frontend_out_s: float,
 ) -> Outcomes:
     """Outcomes of all requests of `trace`, the rejected ones included."""
     n, progress = trace.arrival_s.size, state.progress
@@ -198,7 +204,7 @@ def gather(
     status[accepted] = np.where(ended, Status.FINISHED, Status.UNFINISHED)
     output[accepted] = np.where(ended, state.requests.max_output, progress.outputs)
     slow[accepted] = progress.num_slow
-    gaps, classes = int(state.tally.counts[NUM_GAPS]), state.tally.decodes.size
+    gap_s, gap_weight = gaps.take(state)
     return Outcomes(
         arrival_s=trace.arrival_s,
         first_token_s=first,
@@ -209,8 +215,8 @@ def gather(
         request_class=trace.classes,
         num_slow_gaps=slow,
         itl_limit_s=state.tally.itl_limit_s,
-        gap_s=state.log.gap_s[:gaps].copy(),
-        gap_weight=state.log.weight[: gaps * classes].reshape(gaps, classes).copy(),
+        gap_s=gap_s,
+        gap_weight=gap_weight,
     )
 
 

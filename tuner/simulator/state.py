@@ -199,6 +199,15 @@ class Log(NamedTuple):
     """(room * C,) requests of each class that had the gap"""
 
 
+class Bins(NamedTuple):
+    """Token gaps by size; B bins. Written by `gaps.add_to_bins`."""
+
+    sum_s: FloatArray
+    """(B,) seconds of all gaps in the bin"""
+    weight: IntArray
+    """(B * C,) requests of each class that had them"""
+
+
 class Record(NamedTuple):
     """What each step did, row by row; filled only when `Limits.recording`."""
 

@@ -177,6 +177,10 @@ class SchedulerOnly:
             if item.finish_reason is not None
         ]
 
+    def num_running(self) -> int:
+        """Running requests."""
+        return len(self.scheduler.running)
+
     def queues(self) -> tuple[list[int], list[int]]:
         """Running, then waiting requests, in the order of their queues."""
         running = [int(r.request_id) for r in self.scheduler.running]

@@ -61,6 +61,9 @@ class Reference:
         else:
             heapq.heappush(self.waiting, seq)
 
+    def num_running(self) -> int:
+        return len(self.running)
+
     def queues(self) -> tuple[list[int], list[int]]:
         return [s.number for s in self.running], [s.number for s in self.waiting]
 

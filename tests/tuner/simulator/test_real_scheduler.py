@@ -59,6 +59,7 @@ def test_recorded_prefixes_under_eviction_and_preemption(
     """The first 2,000 requests of the Mooncake conversation trace in a pool that is too small."""
     recorded = read_trace(mooncake_trace_path).trace
     trace = recorded.slice(0.0, float(np.nextafter(recorded.arrival_s[1999], np.inf)))
+    trace = trace.scale_rate(trace.rate_rps / 2)  # the queue of the tests' small pool stays short
     config = EngineConfig(
         max_num_batched_tokens=16_384,
         max_num_seqs=64,
@@ -69,7 +70,7 @@ def test_recorded_prefixes_under_eviction_and_preemption(
         scheduler_reserve_full_isl=False,
         long_prefill_token_threshold=4096,
     )
-    difference, result = compare(Case(config, trace, 480), vllm_scheduler)
+    difference, result = compare(Case(config, trace, 700), vllm_scheduler)
     assert difference is None, str(difference)
     hit = result.cached_tokens / trace.prompt_tokens.sum()
     print(
@@ -77,5 +78,5 @@ def test_recorded_prefixes_under_eviction_and_preemption(
         f"cached, {result.num_preemptions} preemptions: identical"
     )
     assert trace.num_requests >= 2000
-    assert result.num_preemptions >= 50
+    assert result.num_preemptions >= 1000
     assert 0.02 < hit < 0.5

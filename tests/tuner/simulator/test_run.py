@@ -147,3 +147,22 @@ def test_urgent_requests_overtake_waiting_ones_only() -> None:
     config = dataclasses.replace(CONFIG, max_num_seqs=1, scheduling_policy="priority")
     first = simulate(trace, config, MODEL, num_kv_blocks=200).outcomes.first_token_s
     assert first[0] < first[2] < first[1]
+
+
+def test_gaps_of_a_long_run_are_kept_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = dataclasses.replace(
+        trace_of(*((0.05 * i, 300, 40) for i in range(400))),
+        request_class=np.arange(400) % 2,
+        class_names=("chat", "batch"),
+    )
+    exact = simulate(trace, CONFIG, MODEL, num_kv_blocks=500).outcomes
+    monkeypatch.setattr("tuner.simulator.gap_store.MAX_LOGGED", 64)
+    binned = simulate(trace, CONFIG, MODEL, num_kv_blocks=500).outcomes
+    assert binned.gap_s.size < exact.gap_s.size
+    assert binned.gap_weight.sum(axis=0).tolist() == exact.gap_weight.sum(axis=0).tolist()
+    for c in range(2):
+        one, other = (np.sort(np.repeat(o.gap_s, o.gap_weight[:, c])) for o in (exact, binned))
+        np.testing.assert_allclose(one, other, rtol=1e-4)
+    np.testing.assert_allclose(
+        exact.gap_s @ exact.gap_weight.sum(axis=1), binned.gap_s @ binned.gap_weight.sum(axis=1)
+    )

@@ -54,6 +54,9 @@ class Scheduler(Protocol):
     def update(self) -> list[int]:
         """The oldest step in flight has run (empty ones are not counted); returns who finished."""
 
+    def num_running(self) -> int:
+        """Running requests."""
+
     def queues(self) -> tuple[list[int], list[int]]:
         """Running, then waiting requests in the order of their queues."""
 
@@ -126,8 +129,7 @@ class EngineLoop:
         scheduled, preempted, emitting, free = self.scheduler.schedule()
         self.decoding.difference_update(preempted)
         self.preempted += preempted
-        running = len(self.scheduler.queues()[0])
-        return Decision(scheduled, preempted, emitting, free, running)
+        return Decision(scheduled, preempted, emitting, free, self.scheduler.num_running())
 
     def _update(self) -> None:
         self.unfinished -= len(self.scheduler.update())
