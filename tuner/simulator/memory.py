@@ -43,14 +43,7 @@ def allocate(
 ) -> State:
     """Fresh state for `requests` (N) and the classes of `itl_limit_s` (C)."""
     n, classes = requests.visible_s.size, itl_limit_s.size
-
-    def ints(fill: int = 0) -> IntArray:
-        return np.full(n, fill, dtype=np.int64)
-
-    def nans() -> FloatArray:
-        return np.full(n, np.nan)
-
-    counts = np.zeros(NUM_COUNTS, dtype=np.int64)
+    counts = ints(NUM_COUNTS)
     lists = (RUN_HEAD, RUN_TAIL, PART_HEAD, PART_TAIL, STACK_HEAD, ENDING_NOW, ENDING_BEFORE)
     counts[list(lists)] = NONE
     counts[FREE_BLOCKS] = num_kv_blocks - 1
@@ -62,27 +55,8 @@ def allocate(
     room = min(4 * n, 1 << 19) + 2 * longest + limits.max_active + 1024
     return State(
         requests=requests,
-        progress=Progress(
-            phase=ints(),
-            computed=ints(),
-            outputs=ints(),
-            chunk=ints(),
-            end_clock=ints(),
-            slow_at_join=ints(),
-            num_slow=ints(),
-            last_token_s=nans(),
-            first_token_s=nans(),
-            finish_s=nans(),
-        ),
-        links=Links(
-            ints(NONE),
-            ints(NONE),
-            ints(NONE),
-            ints(NONE),
-            ticket=ints(),
-            heap=ints() if limits.priority else no_ints(),
-            ring=np.full(longest + 2, NONE, dtype=np.int64),
-        ),
+        progress=build_progress(n),
+        links=build_links(n, limits, longest),
         tally=Tally(
             counts=counts,
             times=np.zeros(NUM_TIMES),
@@ -99,15 +73,44 @@ def allocate(
     )
 
 
-def no_ints() -> IntArray:
-    """An array of integers that is not used."""
-    return np.zeros(0, dtype=np.int64)
+def ints(size: int, fill: int = 0) -> IntArray:
+    """`size` integers."""
+    return np.full(size, fill, dtype=np.int64)
+
+
+def build_progress(n: int) -> Progress:
+    """`n` requests that have not been seen yet."""
+    return Progress(
+        phase=ints(n),
+        computed=ints(n),
+        outputs=ints(n),
+        chunk=ints(n),
+        end_clock=ints(n),
+        slow_at_join=ints(n),
+        num_slow=ints(n),
+        last_token_s=np.full(n, np.nan),
+        first_token_s=np.full(n, np.nan),
+        finish_s=np.full(n, np.nan),
+    )
+
+
+def build_links(n: int, limits: Limits, longest: int) -> Links:
+    """Empty lists over `n` requests, the longest output of which is `longest` tokens."""
+    return Links(
+        order_prev=ints(n, NONE),
+        order_next=ints(n, NONE),
+        kind_prev=ints(n, NONE),
+        kind_next=ints(n, NONE),
+        ticket=ints(n),
+        heap=ints(n if limits.priority else 0),
+        ring=ints(longest + 2, NONE),
+    )
 
 
 def build_pool(requests: Requests, limits: Limits, num_kv_blocks: int) -> Pool:
     """A pool of free blocks in order of their numbers; empty when blocks are only counted."""
     if not limits.identities:
-        return Pool(*(no_ints() for _ in Pool._fields))
+        return Pool(*(ints(0) for _ in Pool._fields))
     n, number = requests.visible_s.size, np.arange(num_kv_blocks, dtype=np.int64)
     longest = int((requests.prompt_tokens + requests.max_output).max(initial=1))
     width, rows = -(-longest // limits.block_size), max(1, min(limits.max_active, n))
@@ -116,21 +119,21 @@ def build_pool(requests: Requests, limits: Limits, num_kv_blocks: int) -> Pool:
     free_prev = number - 1
     free_prev[1:2] = NONE
     return Pool(
-        key=np.full(num_kv_blocks, UNHASHED, dtype=np.int64),
-        uses=np.zeros(num_kv_blocks, dtype=np.int64),
+        key=ints(num_kv_blocks, UNHASHED),
+        uses=ints(num_kv_blocks),
         free_prev=free_prev,
         free_next=free_next,
-        same_prev=np.full(num_kv_blocks, NONE, dtype=np.int64),
-        same_next=np.full(num_kv_blocks, NONE, dtype=np.int64),
-        buckets=np.full(2 << int(num_kv_blocks - 1).bit_length(), NONE, dtype=np.int64),
+        same_prev=ints(num_kv_blocks, NONE),
+        same_next=ints(num_kv_blocks, NONE),
+        buckets=ints(2 << int(num_kv_blocks - 1).bit_length(), NONE),
         table=np.empty(rows * width, dtype=np.int64),
         free_rows=np.arange(rows, dtype=np.int64)[::-1].copy() * width,
-        row=np.zeros(n, dtype=np.int64),
-        held=np.zeros(n, dtype=np.int64),
-        hashed=np.zeros(n, dtype=np.int64),
-        cross_prev=np.full(n, NONE, dtype=np.int64),
-        cross_next=np.full(n, NONE, dtype=np.int64),
-        cross_ends=np.full(2 * limits.block_size, NONE, dtype=np.int64),
+        row=ints(n),
+        held=ints(n),
+        hashed=ints(n),
+        cross_prev=ints(n, NONE),
+        cross_next=ints(n, NONE),
+        cross_ends=ints(2 * limits.block_size, NONE),
     )
 
 
