@@ -38,7 +38,7 @@ def test_every_kernel_source_is_part_of_the_digest() -> None:
         path
         for package in ("profiler", "tuner")
         for path in (root / package).rglob("*.py")
-        if "\n@compiled\n" in path.read_text()
+        if any(f"\n@{decorator}\n" in path.read_text() for decorator in ("compiled", "inner"))
     }
     assert users
     assert users <= hashed

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from profiler.errors import StallfreeError
 from tuner.cli.confirm import confirm
 from tuner.cli.dashboard import dashboard
+from tuner.cli.difftest import difftest
 from tuner.cli.export import export
 from tuner.cli.knobs import knobs
 from tuner.cli.profile import profile
@@ -46,7 +47,7 @@ app = typer.Typer(
     help="Find, prove and export the chunked-prefill settings that meet your TTFT and ITL targets "
     "on your traffic. Start with: stallfree tune STUDY.yaml",
 )
-for command in (tune, profile, simulate, confirm, show, export, knobs, dashboard):
+for command in (tune, profile, simulate, confirm, show, export, knobs, dashboard, difftest):
     app.command()(command)
 app.add_typer(
     typer.Typer(

@@ -1,12 +1,13 @@
-"""KV blocks: how many a request holds, and giving them back. Counts only; the prefix cache, which
-needs block identities, has its place here.
+"""How many KV blocks a request needs, and giving them out and back.
 
-Mirrors `vllm/v1/core/kv_cache_manager.py` (allocate_slots, free) of vLLM 0.32 without prefix hits.
+Where no two requests can share a block, blocks are only counted; else they have identities, see
+`pool.py` and `tables.py`. Mirrors `KVCacheManager.allocate_slots` and `free` of vLLM 0.32
+(`vllm/v1/core/kv_cache_manager.py`).
 """
 
 from __future__ import annotations
 
-from profiler.compiled import compiled
+from profiler.compiled import inner
 from tuner.simulator.state import (
     CLOCK,
     DECODING,
@@ -16,15 +17,10 @@ from tuner.simulator.state import (
     Limits,
     State,
 )
+from tuner.simulator.tables import blocks_for, free_table, grow_table, hash_full_blocks
 
 
-@compiled
-def blocks_for(tokens: int, block_size: int) -> int:
-    """Blocks that hold `tokens` tokens."""
-    return (tokens + block_size - 1) // block_size
-
-
-@compiled
+@inner
 def computed_tokens(state: State, r: int) -> int:
     """Tokens of request `r` with KV (a finishing one has KV for all but its last token)."""
     progress = state.progress
@@ -35,22 +31,44 @@ def computed_tokens(state: State, r: int) -> int:
     return state.requests.prompt_tokens[r] + state.requests.max_output[r] - 1
 
 
-@compiled
-def free_blocks(state: State, limits: Limits, r: int) -> None:
-    """Give back all blocks of `r`. Writes FREE_BLOCKS."""
-    held = blocks_for(computed_tokens(state, r), limits.block_size)
-    state.tally.counts[FREE_BLOCKS] += held
+@inner
+def extra_blocks(limits: Limits, computed: int, n: int) -> int:
+    """New blocks that `n` more tokens need after `computed` ones."""
+    return blocks_for(computed + n, limits.block_size) - blocks_for(computed, limits.block_size)
 
 
-@compiled
-def can_admit(state: State, limits: Limits, known: int, chunk: int) -> bool:
-    """Admission test: blocks for the chunk, for the whole known sequence, and the watermark.
+@inner
+def grow_blocks(state: State, limits: Limits, r: int, n: int, known: int) -> None:
+    """Blocks for `n` more tokens of `r`, and hash the full ones among the first `known` tokens.
 
-    `known` is at most the model length, because longer requests are rejected before. The
-    watermark counts only while others run.
+    The caller has checked that they are free. Writes FREE_BLOCKS.
+    """
+    computed = computed_tokens(state, r)
+    if limits.identities:
+        grow_table(state, limits, r, computed + n)
+        hash_full_blocks(state, limits, r, min(computed + n, known))
+    else:
+        state.tally.counts[FREE_BLOCKS] -= extra_blocks(limits, computed, n)
+
+
+@inner
+def free_blocks(state: State, limits: Limits, r: int, tokens: int) -> None:
+    """Give back all blocks of `r`, which hold `tokens` tokens. Writes FREE_BLOCKS."""
+    if limits.identities:
+        free_table(state, r)
+    else:
+        state.tally.counts[FREE_BLOCKS] += blocks_for(tokens, limits.block_size)
+
+
+@inner
+def can_admit(state: State, limits: Limits, tokens: int, hits: int, idle: int) -> bool:
+    """Admission test: blocks for `tokens` tokens beyond the `hits`, and the watermark.
+
+    `idle` of the hits are in the free queue and would leave it. `tokens` is at most the model
+    length, because longer requests are rejected before. The watermark counts only while others
+    run.
     """
     free = state.tally.counts[FREE_BLOCKS]
     if state.tally.counts[NUM_RUNNING] > 0:
         free -= limits.watermark_blocks
-    wanted = known if limits.reserve_full else chunk
-    return blocks_for(wanted, limits.block_size) <= free
+    return max(blocks_for(tokens, limits.block_size) - hits, 0) + idle <= free

@@ -6,10 +6,10 @@ ends by length, a finished one frees its blocks when its output is processed.
 
 from __future__ import annotations
 
-from profiler.compiled import compiled
+from profiler.compiled import inner
 from profiler.latency.step_time import BatchShape
 from profiler.steps import AFTER_IDLE
-from tuner.simulator.blocks import free_blocks
+from tuner.simulator.blocks import computed_tokens, free_blocks
 from tuner.simulator.gaps import log_own_gap
 from tuner.simulator.lists import remove_partial, remove_running
 from tuner.simulator.lockstep import join_lockstep, leave_lockstep
@@ -20,6 +20,7 @@ from tuner.simulator.state import (
     ENDING_NOW,
     FINISHING,
     FOLLOWS,
+    FRUITLESS,
     LAST_END,
     LATE_CONTEXT,
     NONE,
@@ -31,9 +32,10 @@ from tuner.simulator.state import (
     Limits,
     State,
 )
+from tuner.simulator.tables import hash_full_blocks
 
 
-@compiled
+@inner
 def describe_batch(state: State) -> BatchShape:
     """The batch that has just been scheduled."""
     counts, times, progress = state.tally.counts, state.tally.times, state.progress
@@ -54,34 +56,43 @@ def describe_batch(state: State) -> BatchShape:
     return BatchShape(tokens, prompts, pairs, context, decodes, decode_context, follows)
 
 
-@compiled
-def end_request(state: State, r: int, end: float) -> None:
-    """The step being built computes the last token of `r`; it leaves when the output is seen."""
-    counts = state.tally.counts
+@inner
+def end_request(state: State, limits: Limits, r: int, end: float) -> None:
+    """The step being built computes the last token of `r`; it leaves when the output is seen.
+
+    Where blocks have identities, the order in which requests free theirs matters: running order.
+    """
+    counts, links = state.tally.counts, state.links
     state.progress.phase[r] = FINISHING
     state.progress.finish_s[r] = end
-    state.links.kind_next[r] = counts[ENDING_NOW]
-    counts[ENDING_NOW] = r
     counts[NUM_FINISHED] += 1
+    before, after = NONE, counts[ENDING_NOW]
+    while limits.identities and after != NONE and links.ticket[after] < links.ticket[r]:
+        before, after = after, links.kind_next[after]
+    links.kind_next[r] = after
+    if before == NONE:
+        counts[ENDING_NOW] = r
+    else:
+        links.kind_next[before] = r
 
 
-@compiled
-def commit_decodes(state: State, end: float) -> None:
+@inner
+def commit_decodes(state: State, limits: Limits, end: float) -> None:
     """Move the lockstep by one step and end the decodes whose last step this was."""
     counts, progress, ring = state.tally.counts, state.progress, state.links.ring
     r = ring[counts[CLOCK] % ring.size]
     while r != NONE:
         after = state.links.kind_next[r]
-        leave_lockstep(state, r)
+        leave_lockstep(state, limits, r)
         progress.outputs[r] = state.requests.max_output[r]
-        end_request(state, r, end)
+        end_request(state, limits, r, end)
         r = after
     counts[CLOCK] += 1
     counts[DECODE_CONTEXT] += counts[NUM_DECODES]
 
 
-@compiled
-def commit_chunks(state: State, end: float) -> None:
+@inner
+def commit_chunks(state: State, limits: Limits, end: float) -> None:
     """Chunks are computed; prompts that are complete emit a token and join the decodes."""
     counts, progress, requests = state.tally.counts, state.progress, state.requests
     r = counts[PART_HEAD]
@@ -90,19 +101,20 @@ def commit_chunks(state: State, end: float) -> None:
         progress.computed[r] += progress.chunk[r]
         if progress.computed[r] == requests.prompt_tokens[r] + progress.outputs[r]:
             remove_partial(state, r)
+            counts[FRUITLESS] = 0
             if progress.outputs[r] == 0:
                 progress.first_token_s[r] = end
             else:
                 log_own_gap(state, r, end)
             progress.outputs[r] += 1
             if progress.outputs[r] == requests.max_output[r]:
-                end_request(state, r, end)
+                end_request(state, limits, r, end)
             else:
-                join_lockstep(state, r)
+                join_lockstep(state, limits, r)
         r = after
 
 
-@compiled
+@inner
 def release_finished(state: State, limits: Limits, head: int) -> None:
     """The output of a step has been processed: its finished requests give up slot and blocks."""
     counts = state.tally.counts
@@ -110,7 +122,10 @@ def release_finished(state: State, limits: Limits, head: int) -> None:
     while r != NONE:
         if state.progress.phase[r] == FINISHING:
             remove_running(state, r)
-            free_blocks(state, limits, r)
+            computed = computed_tokens(state, r)
+            if limits.identities:
+                hash_full_blocks(state, limits, r, computed)
+            free_blocks(state, limits, r, computed)
             state.progress.phase[r] = DONE
         r = state.links.kind_next[r]
     counts[head] = NONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.compiled import compiled
+from profiler.compiled import compiled, inner
 from tuner.simulator.state import (
     LAST_END,
     NUM_DECODES,
@@ -12,11 +12,14 @@ from tuner.simulator.state import (
     NUM_LATE,
     NUM_RUNNING,
     NUM_STACKED,
+    Bins,
+    IntArray,
+    Log,
     State,
 )
 
 
-@compiled
+@inner
 def has_log_room(state: State) -> bool:
     """Whether the next step's gaps fit the log whatever happens in it."""
     counts = state.tally.counts
@@ -24,7 +27,7 @@ def has_log_room(state: State) -> bool:
     return most < state.log.gap_s.size
 
 
-@compiled
+@inner
 def log_pooled_gap(state: State, end: float) -> None:
     """Every decode of this step had its last token at the last busy step's end."""
     tally, log = state.tally, state.log
@@ -40,7 +43,7 @@ def log_pooled_gap(state: State, end: float) -> None:
     counts[NUM_GAPS] = i + 1
 
 
-@compiled
+@inner
 def log_own_gap(state: State, r: int, end: float) -> None:
     """`r` has a token at `end` after being preempted or late. Clears `last_token_s`."""
     tally, log, progress = state.tally, state.log, state.progress
@@ -54,3 +57,23 @@ def log_own_gap(state: State, r: int, end: float) -> None:
         progress.num_slow[r] += 1
     progress.last_token_s[r] = np.nan
     tally.counts[NUM_GAPS] = i + 1
+
+
+@compiled
+def add_to_bins(log: Log, bits: IntArray, lowest: int, bins: Bins) -> None:
+    """Add logged gaps to `bins`; entry i falls into bin bits[i] - lowest, cut to the ends.
+
+    Parameters
+    ----------
+    log
+        The gaps to add, all of it.
+    bits
+        (G,) leading bits of each gap.
+    """
+    classes = log.weight.size // max(1, bits.size)
+    for i in range(bits.size):
+        place = min(max(bits[i] - lowest, 0), bins.sum_s.size - 1)
+        for c in range(classes):
+            weight = log.weight[i * classes + c]
+            bins.weight[place * classes + c] += weight
+            bins.sum_s[place] += weight * log.gap_s[i]

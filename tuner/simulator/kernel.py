@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.compiled import compiled
+from profiler.compiled import compiled, inner
 from profiler.latency.step_time import BatchShape, StepTimeParams, step_interval
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES
 from tuner.simulator.commit import (
@@ -19,29 +19,37 @@ from tuner.simulator.commit import (
     release_finished,
 )
 from tuner.simulator.gaps import has_log_room, log_pooled_gap
-from tuner.simulator.record import has_record_room, record_step
+from tuner.simulator.record import has_record_room, record_queues, record_step
 from tuner.simulator.scheduler import (
     admit_waiting,
     current_threshold,
     schedule_running,
-    see_arrivals,
 )
-from tuner.simulator.starved import exclude_returning, schedule_each, settle_returning
+from tuner.simulator.starved import (
+    exclude_returning,
+    schedule_each,
+    settle_returning,
+    skip_step,
+)
 from tuner.simulator.state import (
     ALL_DONE,
     BLOCKED,
+    BLOCKS_MATTER,
     CLOCK,
     DECODE_CONTEXT,
     ENDING_BEFORE,
     ENDING_NOW,
+    ENDLESS,
     FOLLOWS,
     FREE_BLOCKS,
+    FRUITLESS,
     LAST_END,
     LOG_FULL,
     NONE,
     NUM_DECODES,
     NUM_FINISHED,
     NUM_GAPS,
+    NUM_LATE,
     NUM_RUNNING,
     NUM_STEPS,
     PART_HEAD,
@@ -53,16 +61,21 @@ from tuner.simulator.state import (
     Limits,
     State,
 )
+from tuner.simulator.tables import grow_crossing
+from tuner.simulator.waiting import see_arrivals
 
 
-@compiled
-def wait_for_work(state: State, limits: Limits) -> bool:
+@inner
+def wait_for_work(state: State, limits: Limits, preempted: bool) -> bool:
     """Nothing was scheduled: move to the output in flight, else to the next arrival.
 
-    Returns False when there is neither.
+    Returns False when there is neither. A step can be empty because its only candidate preempted
+    itself (priorities); then schedule() is called again as soon as the output in flight is seen.
     """
     counts, times, visible_s = state.tally.counts, state.tally.times, state.requests.visible_s
-    if counts[ENDING_BEFORE] != NONE:
+    if counts[NUM_LATE] > 0:
+        skip_step(state)
+    if counts[ENDING_BEFORE] != NONE or preempted:
         release_finished(state, limits, ENDING_BEFORE)
         times[SCHEDULE_AT] = max(times[SCHEDULE_AT], times[LAST_END])
         return True
@@ -72,21 +85,22 @@ def wait_for_work(state: State, limits: Limits) -> bool:
     return True
 
 
-@compiled
+@inner
 def schedule(state: State, limits: Limits) -> bool:
     """One schedule() call. Returns whether it preempted."""
-    see_arrivals(state, state.tally.times[SCHEDULE_AT])
+    see_arrivals(state, limits, state.tally.times[SCHEDULE_AT])
     threshold = current_threshold(state, limits)
-    if limits.may_starve:
-        left, preempted = schedule_each(state, limits, threshold)
-    else:
+    left, preempted = 0, -1
+    if not limits.may_starve:
         left, preempted = schedule_running(state, limits, threshold)
+    if preempted < 0:
+        left, preempted = schedule_each(state, limits, threshold)
     if preempted == 0:
         admit_waiting(state, limits, threshold, left)
     return preempted > 0
 
 
-@compiled
+@inner
 def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -> None:
     """The scheduled batch runs for `seconds`; tokens appear, requests join and end."""
     counts, times = state.tally.counts, state.tally.times
@@ -100,10 +114,10 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     if limits.may_starve:
         settle_returning(state, end)
     times[LAST_END] = end
-    commit_decodes(state, end)
-    commit_chunks(state, end)
-    counts[NUM_STEPS] += 1
-    counts[FOLLOWS] = AFTER_CHUNKS if batch.prefill_tokens > 0 else AFTER_DECODES
+    if batch.num_decodes > 0:
+        counts[FRUITLESS] = 0
+    commit_decodes(state, limits, end)
+    commit_chunks(state, limits, end)
     ended = counts[ENDING_BEFORE] != NONE or counts[ENDING_NOW] != NONE
     release_finished(state, limits, ENDING_BEFORE)
     counts[ENDING_BEFORE], counts[ENDING_NOW] = counts[ENDING_NOW], NONE
@@ -112,17 +126,22 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     else:
         release_finished(state, limits, ENDING_BEFORE)
         times[SCHEDULE_AT] = end
+    if limits.recording:
+        record_queues(state, limits)
+    counts[NUM_STEPS] += 1
+    counts[FOLLOWS] = AFTER_CHUNKS if batch.prefill_tokens > 0 else AFTER_DECODES
     quiet = batch.prefill_tokens == 0 and counts[PART_HEAD] == NONE and not ended
     counts[QUIET] = 1 if quiet else 0
 
 
-@compiled
+@inner
 def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: FloatArray) -> None:
     """Run pure decode steps until anything else can happen: an arrival that may be admitted, a
     decode's last step, or a shortage of blocks."""
     counts, times, crossing = state.tally.counts, state.tally.times, state.tally.crossing
     ring, visible_s = state.links.ring, state.requests.visible_s
-    open_door = counts[BLOCKED] == 0 and counts[VISIBLE] < visible_s.size
+    closed = counts[BLOCKED] == 1 and not limits.adaptive  # whose cap falls with every arrival
+    open_door = not closed and counts[VISIBLE] < visible_s.size
     next_s = visible_s[counts[VISIBLE]] if open_door else np.inf
     decodes, running = counts[NUM_DECODES], counts[NUM_RUNNING]
     room = state.log.gap_s.size - 1 - running
@@ -130,7 +149,10 @@ def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: Floa
     while next_s > times[SCHEDULE_AT] and ring[slot] == NONE and counts[NUM_GAPS] < room:
         if crossing[phase] > counts[FREE_BLOCKS]:
             break
-        counts[FREE_BLOCKS] -= crossing[phase]
+        if not limits.identities:
+            counts[FREE_BLOCKS] -= crossing[phase]
+        elif crossing[phase] > 0:
+            grow_crossing(state, limits)
         batch = BatchShape(0, 0, 0.0, 0, decodes, counts[DECODE_CONTEXT], AFTER_DECODES)
         seconds = step_interval(params, batch, running, limits.overlapped)
         start = times[LAST_END]
@@ -158,9 +180,13 @@ def run_all(state: State, limits: Limits, params: StepTimeParams, jitter: FloatA
             if not has_log_room(state):
                 return LOG_FULL
         preempted = schedule(state, limits)
+        if preempted and limits.caching and not limits.identities:
+            return BLOCKS_MATTER
+        if counts[FRUITLESS] > 1000 + 100 * limits.max_active:
+            return ENDLESS
         batch = describe_batch(state)
         if batch.prefill_tokens + batch.num_decodes == 0:
-            if not wait_for_work(state, limits) and not preempted:
+            if not wait_for_work(state, limits, preempted):
                 return STUCK
             continue
         seconds = step_interval(params, batch, counts[NUM_RUNNING], limits.overlapped)

@@ -1,23 +1,24 @@
-"""The linked lists of the simulator: running order, partial prefills, decodes by end, the stack."""
+"""The linked lists of the simulator: running order, partial prefills, decodes by end."""
 
 from __future__ import annotations
 
-from profiler.compiled import compiled
+from profiler.compiled import inner
 from tuner.simulator.state import (
+    FREE_HEAD,
+    FREE_TAIL,
+    NEXT_TICKET,
     NONE,
     NUM_RUNNING,
-    NUM_STACKED,
     PART_HEAD,
     PART_TAIL,
     RUN_HEAD,
     RUN_TAIL,
-    STACK_HEAD,
     IntArray,
     State,
 )
 
 
-@compiled
+@inner
 def append(counts: IntArray, prev: IntArray, succ: IntArray, head: int, r: int) -> None:
     """Append `r` to the list whose head index is counts[head] and whose tail follows it."""
     tail = counts[head + 1]
@@ -29,7 +30,19 @@ def append(counts: IntArray, prev: IntArray, succ: IntArray, head: int, r: int) 
     counts[head + 1] = r
 
 
-@compiled
+@inner
+def prepend(counts: IntArray, prev: IntArray, succ: IntArray, head: int, r: int) -> None:
+    """Put `r` in front of the list whose head index is counts[head] and whose tail follows it."""
+    first = counts[head]
+    prev[r], succ[r] = NONE, first
+    if first == NONE:
+        counts[head + 1] = r
+    else:
+        prev[first] = r
+    counts[head] = r
+
+
+@inner
 def remove(counts: IntArray, prev: IntArray, succ: IntArray, head: int, r: int) -> None:
     """Take `r` out of the list whose head index is counts[head]."""
     before, after = prev[r], succ[r]
@@ -43,15 +56,17 @@ def remove(counts: IntArray, prev: IntArray, succ: IntArray, head: int, r: int) 
         prev[after] = before
 
 
-@compiled
+@inner
 def append_running(state: State, r: int) -> None:
     """`r` becomes the last of the running list."""
     counts, links = state.tally.counts, state.links
     append(counts, links.order_prev, links.order_next, RUN_HEAD, r)
+    links.ticket[r] = counts[NEXT_TICKET]
+    counts[NEXT_TICKET] += 1
     counts[NUM_RUNNING] += 1
 
 
-@compiled
+@inner
 def remove_running(state: State, r: int) -> None:
     """Take `r` out of the running list."""
     counts, links = state.tally.counts, state.links
@@ -59,30 +74,21 @@ def remove_running(state: State, r: int) -> None:
     counts[NUM_RUNNING] -= 1
 
 
-@compiled
+@inner
 def append_partial(state: State, r: int) -> None:
     """`r` becomes the last of the partial prefills."""
     links = state.links
     append(state.tally.counts, links.kind_prev, links.kind_next, PART_HEAD, r)
 
 
-@compiled
+@inner
 def remove_partial(state: State, r: int) -> None:
     """Take `r` out of the partial prefills."""
     links = state.links
     remove(state.tally.counts, links.kind_prev, links.kind_next, PART_HEAD, r)
 
 
-@compiled
-def push_waiting(state: State, r: int) -> None:
-    """Put the preempted `r` at the front of the waiting queue."""
-    counts = state.tally.counts
-    state.links.order_next[r] = counts[STACK_HEAD]
-    counts[STACK_HEAD] = r
-    counts[NUM_STACKED] += 1
-
-
-@compiled
+@inner
 def link_end(state: State, r: int) -> None:
     """Note at which clock the decode `r` ends."""
     links = state.links
@@ -94,7 +100,7 @@ def link_end(state: State, r: int) -> None:
     links.ring[slot] = r
 
 
-@compiled
+@inner
 def unlink_end(state: State, r: int) -> None:
     """Forget at which clock the decode `r` ends."""
     links = state.links
@@ -109,3 +115,4 @@ def unlink_end(state: State, r: int) -> None:
 
 assert RUN_TAIL == RUN_HEAD + 1
 assert PART_TAIL == PART_HEAD + 1
+assert FREE_TAIL == FREE_HEAD + 1

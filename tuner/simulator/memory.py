@@ -6,13 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.steps import AFTER_IDLE
+from tuner.simulator.pool_arrays import UNHASHED, Pool, Prefixes
 from tuner.simulator.state import (
     ENDING_BEFORE,
     ENDING_NOW,
     FOLLOWS,
     FREE_BLOCKS,
+    FREE_HEAD,
+    FREE_TAIL,
     NONE,
     NUM_COUNTS,
+    NUM_FREE_ROWS,
     NUM_TIMES,
     PART_HEAD,
     PART_TAIL,
@@ -33,45 +37,29 @@ from tuner.simulator.state import (
 
 
 def allocate(
-    requests: Requests, limits: Limits, num_kv_blocks: int, itl_limit_s: FloatArray
+    requests: Requests,
+    prefixes: Prefixes,
+    limits: Limits,
+    num_kv_blocks: int,
+    itl_limit_s: FloatArray,
 ) -> State:
     """Fresh state for `requests` (N) and the classes of `itl_limit_s` (C)."""
     n, classes = requests.visible_s.size, itl_limit_s.size
-
-    def ints(fill: int = 0) -> IntArray:
-        return np.full(n, fill, dtype=np.int64)
-
-    def nans() -> FloatArray:
-        return np.full(n, np.nan)
-
-    counts = np.zeros(NUM_COUNTS, dtype=np.int64)
+    counts = ints(NUM_COUNTS)
     lists = (RUN_HEAD, RUN_TAIL, PART_HEAD, PART_TAIL, STACK_HEAD, ENDING_NOW, ENDING_BEFORE)
     counts[list(lists)] = NONE
     counts[FREE_BLOCKS] = num_kv_blocks - 1
     counts[FOLLOWS] = AFTER_IDLE
+    pool = build_pool(requests, limits, num_kv_blocks)
+    if limits.identities:
+        counts[FREE_HEAD], counts[FREE_TAIL] = 1, num_kv_blocks - 1
+        counts[NUM_FREE_ROWS] = pool.free_rows.size
     longest = int(requests.max_output.max(initial=1))
-    room = 4 * n + 2 * int(requests.max_output.max(initial=1)) + limits.max_active + 1024
+    room = min(4 * n, 1 << 19) + 2 * longest + limits.max_active + 1024
     return State(
         requests=requests,
-        progress=Progress(
-            phase=ints(),
-            computed=ints(),
-            outputs=ints(),
-            chunk=ints(),
-            end_clock=ints(),
-            slow_at_join=ints(),
-            num_slow=ints(),
-            last_token_s=nans(),
-            first_token_s=nans(),
-            finish_s=nans(),
-        ),
-        links=Links(
-            ints(NONE),
-            ints(NONE),
-            ints(NONE),
-            ints(NONE),
-            ring=np.full(longest + 2, NONE, dtype=np.int64),
-        ),
+        progress=build_progress(n),
+        links=build_links(n, limits, longest),
         tally=Tally(
             counts=counts,
             times=np.zeros(NUM_TIMES),
@@ -83,6 +71,72 @@ def allocate(
         ),
         log=Log(np.empty(room), np.empty(room * classes, dtype=np.int64)),
         record=empty_record(8 * n + 4096 if limits.recording else 0),
+        prefixes=prefixes,
+        pool=pool,
+    )
+
+
+def ints(size: int, fill: int = 0) -> IntArray:
+    """`size` integers."""
+    return np.full(size, fill, dtype=np.int64)
+
+
+def build_progress(n: int) -> Progress:
+    """`n` requests that have not been seen yet."""
+    return Progress(
+        phase=ints(n),
+        computed=ints(n),
+        outputs=ints(n),
+        chunk=ints(n),
+        end_clock=ints(n),
+        slow_at_join=ints(n),
+        num_slow=ints(n),
+        last_token_s=np.full(n, np.nan),
+        first_token_s=np.full(n, np.nan),
+        finish_s=np.full(n, np.nan),
+    )
+
+
+def build_links(n: int, limits: Limits, longest: int) -> Links:
+    """Empty lists over `n` requests, the longest output of which is `longest` tokens."""
+    return Links(
+        order_prev=ints(n, NONE),
+        order_next=ints(n, NONE),
+        kind_prev=ints(n, NONE),
+        kind_next=ints(n, NONE),
+        ticket=ints(n),
+        heap=ints(n if limits.priority else 0),
+        ring=ints(longest + 2, NONE),
+    )
+
+
+def build_pool(requests: Requests, limits: Limits, num_kv_blocks: int) -> Pool:
+    """A pool of free blocks in order of their numbers; empty when blocks are only counted."""
+    if not limits.identities:
+        return Pool(*(ints(0) for _ in Pool._fields))
+    n, number = requests.visible_s.size, np.arange(num_kv_blocks, dtype=np.int64)
+    longest = int((requests.prompt_tokens + requests.max_output).max(initial=1))
+    width, rows = -(-longest // limits.block_size), max(1, min(limits.max_active, n))
+    free_next = number + 1
+    free_next[-1] = NONE
+    free_prev = number - 1
+    free_prev[1:2] = NONE
+    return Pool(
+        key=ints(num_kv_blocks, UNHASHED),
+        uses=ints(num_kv_blocks),
+        free_prev=free_prev,
+        free_next=free_next,
+        same_prev=ints(num_kv_blocks, NONE),
+        same_next=ints(num_kv_blocks, NONE),
+        buckets=ints(2 << int(num_kv_blocks - 1).bit_length(), NONE),
+        table=np.empty(rows * width, dtype=np.int64),
+        free_rows=np.arange(rows, dtype=np.int64)[::-1].copy() * width,
+        row=ints(n),
+        held=ints(n),
+        hashed=ints(n),
+        cross_prev=ints(n, NONE),
+        cross_next=ints(n, NONE),
+        cross_ends=ints(2 * limits.block_size, NONE),
     )
 
 

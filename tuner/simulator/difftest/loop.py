@@ -1,0 +1,163 @@
+"""The engine's loop around a scheduler, with the simulator's clock; no model, no device."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from profiler.latency.step_time import BatchShape
+from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
+
+Scheduled = list[tuple[int, int, int]]
+"""(request, tokens, tokens computed before), in the engine's order"""
+
+Order = tuple[int, float]
+"""priority and arrival of a request"""
+
+
+@dataclass(eq=False)
+class Job:
+    """One request, and when its tokens appeared."""
+
+    number: int
+    visible_s: float
+    arrival_s: float
+    prompt: list[int]
+    """token numbers; equal prompts have equal ones"""
+    max_output: int
+    priority: int = 0
+    token_s: list[float] = field(default_factory=list)
+
+
+class Decision(NamedTuple):
+    """What one schedule() call decided."""
+
+    scheduled: Scheduled
+    preempted: list[int]
+    emitting: list[int]
+    """requests that get a token from this step"""
+    free: int
+    """free KV blocks afterwards"""
+    num_running: int
+
+
+class Scheduler(Protocol):
+    """A scheduler under test. Requests are known by their numbers."""
+
+    def add(self, number: int, prompt: list[int], max_output: int, order: Order) -> None:
+        """A request arrives; `order` is (priority, arrival)."""
+
+    def schedule(self) -> tuple[Scheduled, list[int], list[int], int]:
+        """Decide the next step: the fields of `Decision` but the last."""
+
+    def update(self) -> list[int]:
+        """The oldest step in flight has run (empty ones are not counted); returns who finished."""
+
+    def num_running(self) -> int:
+        """Running requests."""
+
+    def queues(self) -> tuple[list[int], list[int]]:
+        """Running, then waiting requests in the order of their queues."""
+
+
+@dataclass
+class Row:
+    """One busy step, as everything under test reports it."""
+
+    scheduled: Scheduled
+    preempted: list[int]
+    free: int
+    running: list[int]
+    waiting: list[int]
+    """in order of admission"""
+
+
+class EngineLoop:
+    """Steps a scheduler through `jobs` (sorted by arrival).
+
+    Parameters
+    ----------
+    seconds
+        Batch and number of running requests to the step's duration.
+    overlapped
+        Two steps in flight: schedule() of the next happens when a step starts.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        jobs: Sequence[Job],
+        seconds: Callable[[BatchShape, int], float],
+        overlapped: bool,
+    ) -> None:
+        self.scheduler, self.jobs = scheduler, jobs
+        self.seconds, self.overlapped = seconds, overlapped
+        self.rows: list[Row] = []
+        self.future = deque(jobs)
+        self.decoding: set[int] = set()
+        self.preempted: list[int] = []
+        self.unfinished = len(jobs)
+        self.follows = AFTER_IDLE
+
+    def run(self, max_steps: int) -> list[Row]:
+        """Run until every job has finished, or for `max_steps` busy steps; one row for each."""
+        now, last_end, in_flight = 0.0, 0.0, 0
+        while self.unfinished and len(self.rows) < max_steps:
+            decision = self._schedule(now)
+            if not decision.scheduled:
+                if in_flight:
+                    self._update()
+                    now = max(now, last_end)
+                    in_flight = 0
+                elif not decision.preempted:
+                    now = max(now, self.future[0].visible_s)
+                continue
+            if now > last_end:
+                self.follows = AFTER_IDLE
+            start = max(last_end, now)
+            last_end = start + self._run_batch(decision, start)
+            if not self.overlapped or in_flight:
+                self._update()
+            in_flight = 1 if self.overlapped else 0
+            self.rows[-1].running, self.rows[-1].waiting = self.scheduler.queues()
+            now = start if self.overlapped else last_end
+        return self.rows
+
+    def _schedule(self, now: float) -> Decision:
+        while self.future and self.future[0].visible_s <= now:
+            job = self.future.popleft()
+            order = (job.priority, job.arrival_s)
+            self.scheduler.add(job.number, job.prompt, job.max_output, order)
+        scheduled, preempted, emitting, free = self.scheduler.schedule()
+        self.decoding.difference_update(preempted)
+        self.preempted += preempted
+        return Decision(scheduled, preempted, emitting, free, self.scheduler.num_running())
+
+    def _update(self) -> None:
+        self.unfinished -= len(self.scheduler.update())
+
+    def _run_batch(self, decision: Decision, start: float) -> float:
+        shape = self._shape(decision.scheduled)
+        duration = self.seconds(shape, decision.num_running)
+        self.follows = AFTER_CHUNKS if shape.prefill_tokens else AFTER_DECODES
+        self.rows.append(Row(decision.scheduled, sorted(self.preempted), decision.free, [], []))
+        self.preempted = []
+        for number in decision.emitting:
+            self.decoding.add(number)
+            self.jobs[number].token_s.append(start + duration)
+        return duration
+
+    def _shape(self, scheduled: Scheduled) -> BatchShape:
+        chunks = [(n, before) for number, n, before in scheduled if number not in self.decoding]
+        decodes = [before for number, _, before in scheduled if number in self.decoding]
+        return BatchShape(
+            sum(n for n, _ in chunks),
+            len(chunks),
+            sum(n * (b + 0.5 * (n + 1)) for n, b in chunks),
+            sum(b for _, b in chunks),
+            len(decodes),
+            sum(decodes),
+            self.follows,
+        )
