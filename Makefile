@@ -1,4 +1,4 @@
-# Every target needs .venv, built from the pinned lock. Python 3.11 (vLLM's CPU build has wheels for it).
+# Every target needs .venv, built from the pinned lock; the simulator's kernels are compiled into it. Python 3.11 (vLLM's CPU build has wheels for it).
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -10,6 +10,7 @@ install: .venv/.installed
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --no-deps --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install -q --no-deps --no-build-isolation --disable-pip-version-check -e .
+	$(BIN)/python -m tuner.simulator
 	touch $@
 
 check: install

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -42,9 +43,15 @@ def kernel_digest() -> str:
 
 
 def cache_folder() -> Path:
-    """Where machine code is kept: `$STALLFREE_CACHE`, else the user's cache folder."""
-    base = os.environ.get("STALLFREE_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base else Path.home() / ".cache"
+    """Where machine code is kept: `$STALLFREE_CACHE`; in a virtual environment inside it, because
+    it goes with its numba and its Python; else the user's cache folder."""
+    given = os.environ.get("STALLFREE_CACHE")
+    if given:
+        root = Path(given)
+    elif sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK):
+        root = Path(sys.prefix) / "share"
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "stallfree" / "kernels" / kernel_digest()
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from profiler.errors import LatencyModelError, OutsideSampledError
 from profiler.latency.region import SampledRegion, columns_of
-from profiler.latency.step_time import GRID, BatchColumns, StepTimeParams, fill_times
+from profiler.latency.step_time import GRID, NO_TABLE, BatchColumns, StepTimeParams, fill_times
 from profiler.steps import StepSamples
 
 FloatArray = npt.NDArray[np.float64]
@@ -100,8 +100,8 @@ class StepTimeModel:
     def save(self, path: Path) -> None:
         """Write as JSON; numbers keep all their digits."""
         table = self.params.table
-        params = self.params._replace(table=None)._asdict()
-        params["table"] = None if table is None else table.tolist()
+        params = self.params._asdict()
+        params["table"] = table.tolist() if table.size else None
         data = {
             "schema_version": SCHEMA_VERSION,
             "params": params,
@@ -145,9 +145,9 @@ class StepTimeModel:
 
 
 def _params_from(data: dict[str, Any]) -> StepTimeParams:
-    table = data["table"]
-    if table is not None:
-        table = np.array(table, dtype=np.float64).reshape(3, GRID + 1, GRID)
+    table = NO_TABLE
+    if data["table"] is not None:
+        table = np.array(data["table"], dtype=np.float64).reshape(3, GRID + 1, GRID)
     scalars = {n: float(data[n]) for n in StepTimeParams._fields if n != "table"}
     return StepTimeParams(table=table, **scalars)
 

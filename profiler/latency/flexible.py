@@ -21,7 +21,14 @@ from profiler.latency.roofline import (
     error_score,
     fit_roofline,
 )
-from profiler.latency.step_time import GRID, BatchColumns, FloatArray, IntArray, StepTimeParams
+from profiler.latency.step_time import (
+    GRID,
+    NO_TABLE,
+    BatchColumns,
+    FloatArray,
+    IntArray,
+    StepTimeParams,
+)
 
 _WIN = 0.95
 """held-out error with the table must be below this share of the error without ..."""
@@ -87,8 +94,8 @@ def _fit_kind(place: FloatArray, ratio: FloatArray, weight: FloatArray, seed: in
 
 def choose_table(
     rows: Rows, structure: Structure, fold: IntArray, seed: int
-) -> tuple[FloatArray | None, tuple[int, ...]]:
-    """The table to use with `structure`, and the kinds of steps where it won; None for none."""
+) -> tuple[FloatArray, tuple[int, ...]]:
+    """The table to use with `structure`, and the kinds of steps where it won (none: `NO_TABLE`)."""
     plain, flexible = np.empty(rows.seconds.size), np.empty(rows.seconds.size)
     for k in np.unique(fold):
         test = fold == k
@@ -100,7 +107,7 @@ def choose_table(
     kinds = regions_of(rows.columns)
     won = tuple(k for k in range(3) if _wins(plain, flexible, rows, kinds == k))
     if not won:
-        return None, ()
+        return NO_TABLE, ()
     table = fit_table(fit_roofline(rows, structure), rows, seed)
     neutral = neutral_table()
     for k in set(range(3)) - set(won):

@@ -31,6 +31,8 @@ MIXED = 2
 """a step with both"""
 GRID = 8
 """nodes along each axis of a table of factors"""
+NO_TABLE = np.empty((0, 0, 0))
+"""a table that corrects nothing"""
 REGION_NAMES = ("decode-only", "chunk-only", "mixed")
 
 
@@ -95,10 +97,10 @@ class StepTimeParams(NamedTuple):
     """tokens"""
     floor_s: float
     """no step takes less on the device"""
-    table: FloatArray | None
-    """None, or (3, GRID + 1, GRID): by region the factors at the grid nodes, and in row GRID the
-    place of the grid: origin and scale of the first axis, origin and scale of the second.
-    None is a type of its own for the compiler: without a table no array is handled at all."""
+    table: FloatArray
+    """(3, GRID + 1, GRID): by region the factors at the grid nodes, and in row GRID the place of
+    the grid: origin and scale of the first axis, origin and scale of the second. `NO_TABLE`, which
+    is empty, for none."""
     host_s: float
     """host time of every step (scheduling, input building, output handling)"""
     host_per_running_s: float
@@ -109,7 +111,7 @@ def plain_params(**coefficients: float) -> StepTimeParams:
     """Parameters without a table; what is not given is 0."""
     values = dict.fromkeys(StepTimeParams._fields, 0.0) | coefficients
     del values["table"]
-    return StepTimeParams(table=None, **{name: float(value) for name, value in values.items()})
+    return StepTimeParams(table=NO_TABLE, **{name: float(value) for name, value in values.items()})
 
 
 @compiled
@@ -181,13 +183,13 @@ def second_coordinate(batch: BatchShape) -> float:
 
 
 @compiled
-def table_factor(table: FloatArray | None, batch: BatchShape) -> float:
+def table_factor(table: FloatArray, batch: BatchShape) -> float:
     """Factor of the batch by bilinear interpolation in the table of its region; 1 without one.
 
     The axes are square roots, so that small batches get more of the nodes. Outside the grid the
     nearest edge counts: a factor is never extrapolated.
     """
-    if table is None:
+    if table.size == 0:
         return 1.0
     region = step_region(batch)
     first = (first_coordinate(batch) - table[region, GRID, 0]) * table[region, GRID, 1]

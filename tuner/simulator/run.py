@@ -11,6 +11,7 @@ import numpy.typing as npt
 from profiler.engine_config import EngineConfig
 from profiler.errors import SimulationError
 from profiler.latency.base import StepTimeModel
+from profiler.latency.step_time import plain_params
 from profiler.outcomes import Outcomes, Status
 from profiler.traffic.trace import Trace
 from tuner.simulator.build import (
@@ -112,7 +113,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     SimulationError
         The traffic holds nothing to simulate, or the run cannot make progress.
     """
-    prepare(model)
+    prepare()
     limits = build_limits(config, num_kv_blocks, trace.prefix_block_tokens or 1)
     limits = limits._replace(
         recording=record,
@@ -161,14 +162,13 @@ def run_to_end(
         state = gaps.make_room(state)
 
 
-def prepare(model: StepTimeModel) -> None:
-    """Compile the kernels for the kind of `model`, or load them from the disk cache.
+def prepare() -> None:
+    """Compile the kernels, or load them from the disk cache.
 
     `simulate` does it by itself; call it before forking workers, or to show the wait of a first
     compile apart.
     """
-    kind = model.params.table is None
-    if kind in _PREPARED:
+    if _PREPARED:
         return
     none = np.empty(0, dtype=np.int64)
     config = EngineConfig(max_num_batched_tokens=1, max_num_seqs=1, block_size=1)
@@ -177,13 +177,13 @@ def prepare(model: StepTimeModel) -> None:
     no_trace = Trace(np.empty(0), none, none)
     prefixes = build_prefixes(no_trace, np.zeros(0, dtype=np.bool_), requests, limits)
     state = allocate(requests, prefixes, limits, 2, np.full(1, np.nan))
-    run_all(state, limits, model.params, np.ones(1))
+    run_all(state, limits, plain_params(), np.ones(1))
     GapStore(1).drain(state)
-    _PREPARED.add(kind)
+    _PREPARED.append(True)
 
 
-_PREPARED: set[bool] = set()
-"""kinds of latency model (without a table: True) whose kernels are loaded"""
+_PREPARED: list[bool] = []
+"""holds something once the kernels are loaded"""
 
 
 def gather(

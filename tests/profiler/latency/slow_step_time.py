@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.latency.step_time import GRID, BatchShape, StepTimeParams
+from profiler.latency.step_time import GRID, NO_TABLE, BatchShape, StepTimeParams
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 
 
@@ -31,7 +31,7 @@ def slow_step_time(params: StepTimeParams, batch: BatchShape) -> float:
         params.below_knee_s * (tokens if tokens < params.lower_knee else params.lower_knee),
     ]
     seconds = max(sum(terms), params.floor_s)
-    return seconds if params.table is None else seconds * slow_factor(params.table, batch)
+    return seconds if params.table.size == 0 else seconds * slow_factor(params.table, batch)
 
 
 def slow_factor(table: np.ndarray, batch: BatchShape) -> float:
@@ -63,7 +63,7 @@ def random_params(rng: np.random.Generator, *, with_table: bool) -> StepTimePara
         "floor_s": 2e-2,
     }
     values = {n: float(rng.random() * sizes[n] * (rng.random() > 0.3)) for n in names}
-    table = None
+    table = NO_TABLE
     if with_table:
         table = rng.uniform(0.7, 1.4, (3, GRID + 1, GRID))
         table[:, GRID, :] = 0.0
