@@ -96,7 +96,7 @@ def build_requests(
         prompt_tokens=prompt,
         max_output=np.minimum(output, max_model_len - prompt),
         klass=np.zeros_like(prompt) if klass is None else klass[accepted].astype(np.int64),
-        urgency=rank_urgency(trace, accepted) if limits.priority else np.zeros(0, dtype=np.int64),
+        urgency=rank_urgency(trace, accepted) if limits.priority else np.zeros_like(prompt),
     )
 
 

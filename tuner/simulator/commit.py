@@ -79,7 +79,7 @@ def end_request(state: State, limits: Limits, r: int, end: float) -> None:
 @inner
 def commit_decodes(state: State, limits: Limits, end: float) -> None:
     """Move the lockstep by one step and end the decodes whose last step this was."""
-    counts, progress, ring = state.tally.counts, state.progress, state.links.ring
+    counts, progress, ring = state.tally.counts, state.progress, state.tally.ring
     r = ring[counts[CLOCK] % ring.size]
     while r != NONE:
         after = state.links.kind_next[r]

@@ -139,7 +139,7 @@ def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: Floa
     """Run pure decode steps until anything else can happen: an arrival that may be admitted, a
     decode's last step, or a shortage of blocks."""
     counts, times, crossing = state.tally.counts, state.tally.times, state.tally.crossing
-    ring, visible_s = state.links.ring, state.requests.visible_s
+    ring, visible_s = state.tally.ring, state.requests.visible_s
     closed = counts[BLOCKED] == 1 and not limits.adaptive  # whose cap falls with every arrival
     open_door = not closed and counts[VISIBLE] < visible_s.size
     next_s = visible_s[counts[VISIBLE]] if open_door else np.inf

@@ -92,12 +92,12 @@ def remove_partial(state: State, r: int) -> None:
 def link_end(state: State, r: int) -> None:
     """Note at which clock the decode `r` ends."""
     links = state.links
-    slot = state.progress.end_clock[r] % links.ring.size
-    first = links.ring[slot]
+    slot = state.progress.end_clock[r] % state.tally.ring.size
+    first = state.tally.ring[slot]
     links.kind_prev[r], links.kind_next[r] = NONE, first
     if first != NONE:
         links.kind_prev[first] = r
-    links.ring[slot] = r
+    state.tally.ring[slot] = r
 
 
 @inner
@@ -106,7 +106,7 @@ def unlink_end(state: State, r: int) -> None:
     links = state.links
     before, after = links.kind_prev[r], links.kind_next[r]
     if before == NONE:
-        links.ring[state.progress.end_clock[r] % links.ring.size] = after
+        state.tally.ring[state.progress.end_clock[r] % state.tally.ring.size] = after
     else:
         links.kind_next[before] = after
     if after != NONE:

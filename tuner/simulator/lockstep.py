@@ -60,7 +60,7 @@ def link_crossing(state: State, limits: Limits, r: int) -> None:
     slot, pool = -state.progress.computed[r] % limits.block_size, state.pool
     state.tally.crossing[slot] += 1
     if limits.identities:
-        append(pool.cross_ends, pool.cross_prev, pool.cross_next, 2 * slot, r)
+        append(pool.cross_ends, pool.holders.cross_prev, pool.holders.cross_next, 2 * slot, r)
 
 
 @inner
@@ -69,4 +69,4 @@ def unlink_crossing(state: State, limits: Limits, r: int) -> None:
     slot, pool = -state.progress.computed[r] % limits.block_size, state.pool
     state.tally.crossing[slot] -= 1
     if limits.identities:
-        remove(pool.cross_ends, pool.cross_prev, pool.cross_next, 2 * slot, r)
+        remove(pool.cross_ends, pool.holders.cross_prev, pool.holders.cross_next, 2 * slot, r)

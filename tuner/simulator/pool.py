@@ -23,16 +23,16 @@ def bucket_of(pool: Pool, key: int) -> int:
 def find_block(pool: Pool, key: int) -> int:
     """First block put in under `key` that still exists, or NONE (get_one_block)."""
     b = pool.buckets[bucket_of(pool, key)]
-    while b != NONE and pool.key[b] != key:
-        b = pool.same_next[b]
+    while b != NONE and pool.blocks.key[b] != key:
+        b = pool.blocks.same_next[b]
     return b
 
 
 @inner
 def list_block(pool: Pool, b: int, key: int) -> None:
     """Put block `b` into the hash map under `key` (BlockHashToBlockMap.insert)."""
-    pool.key[b] = key
-    append(pool.buckets, pool.same_prev, pool.same_next, bucket_of(pool, key), b)
+    pool.blocks.key[b] = key
+    append(pool.buckets, pool.blocks.same_prev, pool.blocks.same_next, bucket_of(pool, key), b)
 
 
 @inner
@@ -40,35 +40,41 @@ def take_block(pool: Pool, counts: IntArray) -> int:
     """Pop the first free block and forget its content (get_new_blocks). Writes FREE_BLOCKS."""
     b = counts[FREE_HEAD]
     unfree_block(pool, counts, b)
-    if pool.key[b] >= 0:
-        remove(pool.buckets, pool.same_prev, pool.same_next, bucket_of(pool, pool.key[b]), b)
-    pool.key[b], pool.uses[b] = UNHASHED, 1
+    if pool.blocks.key[b] >= 0:
+        remove(
+            pool.buckets,
+            pool.blocks.same_prev,
+            pool.blocks.same_next,
+            bucket_of(pool, pool.blocks.key[b]),
+            b,
+        )
+    pool.blocks.key[b], pool.blocks.uses[b] = UNHASHED, 1
     return b
 
 
 @inner
 def touch_block(pool: Pool, counts: IntArray, b: int) -> None:
     """One more request holds the hit block `b` (touch). Writes FREE_BLOCKS."""
-    if pool.uses[b] == 0:
+    if pool.blocks.uses[b] == 0:
         unfree_block(pool, counts, b)
-    pool.uses[b] += 1
+    pool.blocks.uses[b] += 1
 
 
 @inner
 def unfree_block(pool: Pool, counts: IntArray, b: int) -> None:
     """Take `b` out of the free queue. Writes FREE_BLOCKS."""
-    remove(counts, pool.free_prev, pool.free_next, FREE_HEAD, b)
+    remove(counts, pool.blocks.free_prev, pool.blocks.free_next, FREE_HEAD, b)
     counts[FREE_BLOCKS] -= 1
 
 
 @inner
 def release_block(pool: Pool, counts: IntArray, b: int) -> None:
     """One request less holds `b`; the last one frees it (free_blocks). Writes FREE_BLOCKS."""
-    pool.uses[b] -= 1
-    if pool.uses[b] > 0:
+    pool.blocks.uses[b] -= 1
+    if pool.blocks.uses[b] > 0:
         return
-    if pool.key[b] == UNHASHED:
-        prepend(counts, pool.free_prev, pool.free_next, FREE_HEAD, b)
+    if pool.blocks.key[b] == UNHASHED:
+        prepend(counts, pool.blocks.free_prev, pool.blocks.free_next, FREE_HEAD, b)
     else:
-        append(counts, pool.free_prev, pool.free_next, FREE_HEAD, b)
+        append(counts, pool.blocks.free_prev, pool.blocks.free_next, FREE_HEAD, b)
     counts[FREE_BLOCKS] += 1

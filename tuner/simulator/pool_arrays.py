@@ -34,8 +34,8 @@ class Prefixes(NamedTuple):
     """(N,) leading blocks that may be in the hash map; written by `tables.py` at a preemption"""
 
 
-class Pool(NamedTuple):
-    """KV blocks, the hash map over them and the block tables; written by `pool.py`, `tables.py`."""
+class Blocks(NamedTuple):
+    """Per KV block."""
 
     key: IntArray
     """(B,) UNHASHED, PRIVATE, or the key under which the block is in the hash map"""
@@ -49,14 +49,13 @@ class Pool(NamedTuple):
     """(B,) blocks of one bucket of the hash map, in the order they were put in"""
     same_next: IntArray
     """(B,) the same"""
-    buckets: IntArray
-    """(2 * power of two,) first and last block of each bucket"""
-    table: IntArray
-    """(A * W,) block tables of the running requests, one row each"""
-    free_rows: IntArray
-    """(A,) stack of unused rows of `table`"""
+
+
+class Holders(NamedTuple):
+    """Per request: its blocks."""
+
     row: IntArray
-    """(N,) where the request's row starts in `table`"""
+    """(N,) where the request's row starts in `Pool.table`"""
     held: IntArray
     """(N,) blocks in the request's table"""
     hashed: IntArray
@@ -65,5 +64,18 @@ class Pool(NamedTuple):
     """(N,) decodes that need a new block at the same clock"""
     cross_next: IntArray
     """(N,) the same"""
+
+
+class Pool(NamedTuple):
+    """KV blocks, the hash map over them and the block tables; written by `pool.py`, `tables.py`."""
+
+    blocks: Blocks
+    holders: Holders
+    buckets: IntArray
+    """(2 * power of two,) first and last block of each bucket"""
+    table: IntArray
+    """(A * W,) block tables of the running requests, one row each"""
+    free_rows: IntArray
+    """(A,) stack of unused rows of `table`"""
     cross_ends: IntArray
     """(2 * block_size,) first and last decode that needs a block at clock c, at c mod block_size"""

@@ -69,7 +69,7 @@ def record_queues(state: State, limits: Limits) -> None:
         r = links.order_next[r]
     if limits.priority:
         for i in range(counts[NUM_STACKED]):
-            add_row(state, links.heap[i], WAITS, 0)
+            add_row(state, state.tally.heap[i], WAITS, 0)
         return
     r = counts[STACK_HEAD]
     while r != NONE:

@@ -1,6 +1,7 @@
 """The simulator's state: NamedTuples of 1-D arrays, one per noun.
 
-Everything is allocated in `run.py` and written in place by the kernels. Integers are int64, reals
+Columns over the same items are handed to the kernels as one array of records, which reads and
+writes like its NamedTuple (`memory.as_records`). Everything is allocated in `memory.py` and written in place by the kernels. Integers are int64, reals
 float64, flags bool_. "Not yet" is NaN for a time and -1 (`NONE`) for an index. N is the number of
 requests, C of request classes.
 """
@@ -125,7 +126,7 @@ class Requests(NamedTuple):
     klass: IntArray
     """(N,) request class, 0 .. C-1"""
     urgency: IntArray
-    """(N,) rank by (priority, arrival), equal for equals; empty in first-come order"""
+    """(N,) rank by (priority, arrival), equal for equals; 0 in first-come order"""
 
 
 class Progress(NamedTuple):
@@ -166,10 +167,6 @@ class Links(NamedTuple):
     """(N,) the same; of a FINISHING request, the list of the step that finishes it"""
     ticket: IntArray
     """(N,) running number of the admission: the running list is in this order"""
-    heap: IntArray
-    """(N,) waiting requests as a heap, under priorities; else empty"""
-    ring: IntArray
-    """(R,) first decode that ends at clock c, at c mod R; R exceeds every output length"""
 
 
 class Tally(NamedTuple):
@@ -189,6 +186,10 @@ class Tally(NamedTuple):
     """(C,) decodes of each class outside this step's pooled gap"""
     itl_limit_s: FloatArray
     """(C,) NaN for none; never written"""
+    heap: IntArray
+    """(N,) waiting requests as a heap, under priorities; else empty"""
+    ring: IntArray
+    """(R,) first decode that ends at clock c, at c mod R; R exceeds every output length"""
 
 
 class Log(NamedTuple):

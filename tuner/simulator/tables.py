@@ -52,7 +52,7 @@ def find_hits(state: State, limits: Limits, r: int, known: int) -> tuple[int, in
         if b == NONE:
             break
         pool.table[at + hits] = b
-        if pool.uses[b] == 0:
+        if pool.blocks.uses[b] == 0:
             idle += 1
         hits += 1
     return hits, idle
@@ -66,30 +66,30 @@ def claim_table(state: State, r: int, hits: int) -> None:
     at = pool.free_rows[counts[NUM_FREE_ROWS]]
     for i in range(hits):
         touch_block(pool, counts, pool.table[at + i])
-    pool.row[r], pool.held[r], pool.hashed[r] = at, hits, hits
+    pool.holders.row[r], pool.holders.held[r], pool.holders.hashed[r] = at, hits, hits
 
 
 @inner
 def grow_table(state: State, limits: Limits, r: int, tokens: int) -> None:
     """Give `r` blocks for `tokens` tokens; the caller has checked that they are free."""
     pool = state.pool
-    at, wanted = pool.row[r], blocks_for(tokens, limits.block_size)
-    for i in range(pool.held[r], wanted):
+    at, wanted = pool.holders.row[r], blocks_for(tokens, limits.block_size)
+    for i in range(pool.holders.held[r], wanted):
         pool.table[at + i] = take_block(pool, state.tally.counts)
-    pool.held[r] = max(pool.held[r], wanted)
+    pool.holders.held[r] = max(pool.holders.held[r], wanted)
 
 
 @inner
 def hash_full_blocks(state: State, limits: Limits, r: int, tokens: int) -> None:
     """Hash the blocks of `r` that its first `tokens` tokens fill."""
     pool = state.pool
-    at, full = pool.row[r], tokens // limits.block_size
-    for i in range(pool.hashed[r], full):
+    at, full = pool.holders.row[r], tokens // limits.block_size
+    for i in range(pool.holders.hashed[r], full):
         if i < state.prefixes.shared[r]:
             list_block(pool, pool.table[at + i], block_key(state.prefixes, limits, r, i))
         else:
-            pool.key[pool.table[at + i]] = PRIVATE
-    pool.hashed[r] = max(pool.hashed[r], full)
+            pool.blocks.key[pool.table[at + i]] = PRIVATE
+    pool.holders.hashed[r] = max(pool.holders.hashed[r], full)
 
 
 @inner
@@ -101,17 +101,17 @@ def grow_crossing(state: State, limits: Limits) -> None:
         computed = state.progress.computed[r] + clock
         hash_full_blocks(state, limits, r, computed)
         grow_table(state, limits, r, computed + 1)
-        r = pool.cross_next[r]
+        r = pool.holders.cross_next[r]
 
 
 @inner
 def publish_private(state: State, limits: Limits, r: int) -> None:
     """`r` is preempted: from now on it can hit its own blocks, outputs included."""
     pool = state.pool
-    at = pool.row[r]
-    for i in range(pool.hashed[r]):
+    at = pool.holders.row[r]
+    for i in range(pool.holders.hashed[r]):
         b = pool.table[at + i]
-        if pool.key[b] == PRIVATE:
+        if pool.blocks.key[b] == PRIVATE:
             list_block(pool, b, block_key(state.prefixes, limits, r, i))
     state.prefixes.findable[r] = pool.table.size
 
@@ -124,11 +124,11 @@ def free_table(state: State, r: int) -> None:
     block first; pushing them in table order does that.
     """
     pool, counts = state.pool, state.tally.counts
-    at = pool.row[r]
-    for i in range(pool.hashed[r], pool.held[r]):
+    at = pool.holders.row[r]
+    for i in range(pool.holders.hashed[r], pool.holders.held[r]):
         release_block(pool, counts, pool.table[at + i])
-    for i in range(pool.hashed[r] - 1, -1, -1):
+    for i in range(pool.holders.hashed[r] - 1, -1, -1):
         release_block(pool, counts, pool.table[at + i])
     pool.free_rows[counts[NUM_FREE_ROWS]] = at
     counts[NUM_FREE_ROWS] += 1
-    pool.held[r], pool.hashed[r] = 0, 0
+    pool.holders.held[r], pool.holders.hashed[r] = 0, 0

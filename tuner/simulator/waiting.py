@@ -45,7 +45,7 @@ def waiting_head(state: State, limits: Limits) -> int:
     """First of the waiting queue, or NONE."""
     counts = state.tally.counts
     if limits.priority:
-        return state.links.heap[0] if counts[NUM_STACKED] > 0 else NONE
+        return state.tally.heap[0] if counts[NUM_STACKED] > 0 else NONE
     if counts[STACK_HEAD] != NONE:
         return counts[STACK_HEAD]
     return counts[NEXT] if counts[NEXT] < counts[VISIBLE] else NONE
@@ -85,7 +85,7 @@ def is_before(urgency: IntArray, a: int, b: int) -> bool:
 @inner
 def push_heap(state: State, r: int) -> None:
     """Add `r` to the heap."""
-    counts, heap, urgency = state.tally.counts, state.links.heap, state.requests.urgency
+    counts, heap, urgency = state.tally.counts, state.tally.heap, state.requests.urgency
     i = counts[NUM_STACKED]
     counts[NUM_STACKED] = i + 1
     while i > 0 and is_before(urgency, r, heap[(i - 1) // 2]):
@@ -97,7 +97,7 @@ def push_heap(state: State, r: int) -> None:
 @inner
 def pop_heap(state: State) -> None:
     """Take the first request off the heap."""
-    counts, heap, urgency = state.tally.counts, state.links.heap, state.requests.urgency
+    counts, heap, urgency = state.tally.counts, state.tally.heap, state.requests.urgency
     size = counts[NUM_STACKED] - 1
     counts[NUM_STACKED] = size
     r, i = heap[size], 0
