@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +24,7 @@ from profiler.engines.base import Engine
 from profiler.errors import EngineStartError, EvidenceError, StallfreeError
 from profiler.latency.base import StepTimeModel
 from profiler.outcomes import TokenTimes, outcomes_from_token_times
-from profiler.replay import Replay, replay
+from profiler.replay import DEFAULT_MAX_LATE_S, Replay, replay
 from profiler.traffic.trace import Trace
 from tuner.metrics import Metrics, compute, pool
 from tuner.results import Candidate, RunFolder, SavedReplay
@@ -33,6 +34,7 @@ from tuner.simulator import simulate
 from tuner.slo import Slo
 
 Start = Callable[[EngineConfig], Engine]
+LATE_SHARE = 0.05
 ATTEMPTS = 2
 """replays tried when one falls behind its send times, before the round goes without"""
 
@@ -154,6 +156,7 @@ def _replay(plan: Plan, label: str, round_: int, engine: Engine, ui: Ui) -> Repl
                 itl_limit_s=plan.slo.itl_limit_s,
                 seed=plan.seed + round_,  # other prompts, or a prefix cache would answer
                 progress=progress,
+                max_late_s=latest_send_s(plan.slo),
             )
         try:
             seen.require_evidence()
@@ -163,6 +166,13 @@ def _replay(plan: Plan, label: str, round_: int, engine: Engine, ui: Ui) -> Repl
                 raise
             ui.stage(f"{label}: {error}; once more")
     return seen
+
+
+def latest_send_s(slo: Slo) -> float:
+    """How late a request may be sent in a replay that counts: 5 % of the tightest TTFT limit, and
+    never less than the default. TTFT is timed from the intended arrival, so lateness is in it."""
+    limits = [x.ttft_p99_s for x in slo.limits if not math.isnan(x.ttft_p99_s)]
+    return max(DEFAULT_MAX_LATE_S, LATE_SHARE * min(limits, default=0.0))
 
 
 def at_speed(times: TokenTimes, speed: float) -> TokenTimes:
