@@ -19,7 +19,7 @@ from profiler.latency.fit import FEWEST_STEPS, NUM_FOLDS, fit_params, groups_of,
 from profiler.latency.region import SampledRegion, columns_of, regions_of
 from profiler.latency.roofline import device_seconds, fold_of, relative_errors
 from profiler.latency.step_time import REGION_NAMES, FloatArray
-from profiler.steps import StepSamples
+from profiler.steps import AFTER_DECODES, StepSamples
 
 _SPLIT_SEED = 7919
 """added to the seed, so that the outer folds differ from those inside a fit"""
@@ -47,6 +47,8 @@ class HeldOutReport:
     """kinds of steps without any sample, and limits of what was sampled, in words"""
     sentinel_spread: float | None = None
     """(p95 - p5) / median of the sentinel's time in this profile; None without sentinels"""
+    step_noise: float | None = None
+    """median error that a perfect model would have on decode-only steps: see `step_noise_of`"""
 
     @property
     def worst_median(self) -> float:
@@ -63,6 +65,7 @@ class HeldOutReport:
             rows=tuple(RegionError(**row) for row in data["rows"]),
             not_sampled=tuple(data["not_sampled"]),
             sentinel_spread=data["sentinel_spread"],
+            step_noise=data["step_noise"],
         )
 
 
@@ -104,7 +107,24 @@ def held_out_report(
         rows=tuple(region_errors(steps, errors)),
         not_sampled=limits_of(steps),
         sentinel_spread=sentinel_spread,
+        step_noise=step_noise_of(steps),
     )
+
+
+def step_noise_of(steps: StepSamples) -> float | None:
+    """The machine's own spread from one step to the next of the same shape; None without such.
+
+    The median of |log ratio| of consecutive decode-only steps of one run with equally many decodes,
+    over sqrt(2): for independent noise, the median relative error of a model that is right.
+    """
+    decode = (steps.prefill_tokens == 0) & (steps.follows == AFTER_DECODES)
+    alike = decode[1:] & decode[:-1]
+    alike &= steps.configuration[1:] == steps.configuration[:-1]
+    alike &= steps.num_decodes[1:] == steps.num_decodes[:-1]
+    if not alike.any():
+        return None
+    ratio = np.log(steps.exec_s[1:] / steps.exec_s[:-1])[alike]
+    return float(np.median(np.abs(ratio)) / np.sqrt(2.0))
 
 
 def region_errors(steps: StepSamples, errors: FloatArray) -> Iterator[RegionError]:

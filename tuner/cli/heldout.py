@@ -23,5 +23,11 @@ def print_heldout(report: HeldOutReport, console: Console) -> None:
             "(p95 - p5); step times are normalised by it.",
             highlight=False,
         )
+    if report.step_noise is not None:
+        console.print(
+            f"Steps of one shape differ by {report.step_noise:.1%} from one to the next: no model "
+            "can have a lower median error on this machine.",
+            highlight=False,
+        )
     for sentence in report.not_sampled:
         console.print(f"Not sampled: {sentence}", highlight=False)

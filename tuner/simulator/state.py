@@ -1,9 +1,9 @@
 """The simulator's state: NamedTuples of 1-D arrays, one per noun.
 
 Columns over the same items are handed to the kernels as one array of records, which reads and
-writes like its NamedTuple (`memory.as_records`). Everything is allocated in `memory.py` and written in place by the kernels. Integers are int64, reals
-float64, flags bool_. "Not yet" is NaN for a time and -1 (`NONE`) for an index. N is the number of
-requests, C of request classes.
+writes like its NamedTuple (`memory.as_records`). Everything is allocated in `memory.py` and
+written in place by the kernels. Integers are int64, reals float64, flags bool_. "Not yet" is NaN
+for a time and -1 (`NONE`) for an index. N is the number of requests, C of request classes.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from made_steps import make_samples
 
 from profiler.errors import LatencyModelError
 from profiler.latency.fit import fit_step_time
-from profiler.latency.report import held_out_report
+from profiler.latency.report import held_out_report, step_noise_of
 from profiler.latency.roofline import device_seconds, relative_errors
 from profiler.latency.step_time import BatchColumns, FloatArray, plain_params
 
@@ -118,3 +118,10 @@ def test_a_configuration_unlike_the_others_shows_in_the_held_out_error() -> None
     samples = replace(samples, exec_s=samples.exec_s * np.where(odd, 1.5, 1.0))
     held_out = held_out_report(samples)
     assert held_out.rows[0].p95 > 0.25
+
+
+def test_step_noise_is_what_a_right_model_could_not_go_below() -> None:
+    samples = make_samples(_true_s, num=8000, noise=0.2)
+    floor = step_noise_of(samples)
+    assert floor == pytest.approx(0.6745 * 0.2, rel=0.2)  # median of |normal|
+    assert step_noise_of(samples.select(samples.prefill_tokens > 0)) is None
