@@ -60,11 +60,14 @@ app.add_typer(
 
 
 def main() -> None:
-    """Run a command; exit 2 with one line on stderr for what a user can mend, 130 on Ctrl-C."""
+    """Run a command; exit 2 with one line on stderr for what a user can mend (an engine's log tail
+    below it), 130 on Ctrl-C."""
     try:
         app()
     except StallfreeError as error:
         print(f"error: {error}", file=sys.stderr)
+        for note in getattr(error, "__notes__", ()):  # the tail of an engine's log
+            print(note, file=sys.stderr)
         sys.exit(2)
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
