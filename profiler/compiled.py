@@ -23,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ROOT = Path(__file__).resolve().parent.parent
 _KERNEL_SOURCES = (
     "profiler/steps.py",  # constants
+    "profiler/latency/params.py",
     "profiler/latency/step_time.py",
     "tuner/simulator/*.py",
 )

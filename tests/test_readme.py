@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from profiler.engine_config import KNOBS
+from profiler.knobs import KNOBS
 from tuner.cli.app import app
 
 README = Path(__file__).parent.parent / "README.md"

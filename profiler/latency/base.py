@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import LatencyModelError, OutsideSampledError
+from profiler.latency.params import GRID, NO_TABLE, StepTimeParams
 from profiler.latency.region import SampledRegion, columns_of
-from profiler.latency.step_time import GRID, NO_TABLE, BatchColumns, StepTimeParams, fill_times
+from profiler.latency.step_time import BatchColumns, fill_times
 from profiler.steps import StepSamples
 
 FloatArray = npt.NDArray[np.float64]

@@ -14,8 +14,9 @@ import numpy as np
 from scipy.optimize import minimize_scalar, nnls
 
 from profiler.latency.base import EXAMPLES, FloatArray, StepTimeModel
+from profiler.latency.params import plain_params
 from profiler.latency.region import SampledRegion
-from profiler.latency.step_time import BatchColumns, plain_params
+from profiler.latency.step_time import BatchColumns
 from profiler.steps import AFTER_IDLE
 
 NAME = "example-8b"

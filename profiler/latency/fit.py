@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 from profiler.errors import LatencyModelError
 from profiler.latency.base import StepTimeModel
 from profiler.latency.flexible import choose_table
+from profiler.latency.params import StepTimeParams
 from profiler.latency.region import SampledRegion, columns_of, joint_cells
 from profiler.latency.roofline import (
     Rows,
@@ -18,7 +19,7 @@ from profiler.latency.roofline import (
     fit_roofline,
     fold_of,
 )
-from profiler.latency.step_time import REGION_NAMES, FloatArray, IntArray, StepTimeParams
+from profiler.latency.step_time import REGION_NAMES, FloatArray, IntArray
 from profiler.steps import StepSamples
 
 FEWEST_STEPS = 50

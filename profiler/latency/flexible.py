@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from profiler.latency.params import GRID, NO_TABLE, StepTimeParams
 from profiler.latency.region import regions_of
 from profiler.latency.roofline import (
     Rows,
@@ -21,14 +22,7 @@ from profiler.latency.roofline import (
     error_score,
     fit_roofline,
 )
-from profiler.latency.step_time import (
-    GRID,
-    NO_TABLE,
-    BatchColumns,
-    FloatArray,
-    IntArray,
-    StepTimeParams,
-)
+from profiler.latency.step_time import BatchColumns, FloatArray, IntArray
 
 _WIN = 0.95
 """held-out error with the table must be below this share of the error without ..."""

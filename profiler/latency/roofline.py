@@ -15,15 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
+from profiler.latency.params import StepTimeParams, plain_params
 from profiler.latency.region import joint_cells, regions_of
-from profiler.latency.step_time import (
-    BatchColumns,
-    FloatArray,
-    IntArray,
-    StepTimeParams,
-    fill_times,
-    plain_params,
-)
+from profiler.latency.step_time import BatchColumns, FloatArray, IntArray, fill_times
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 
 _ROUNDS = 6

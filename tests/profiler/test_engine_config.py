@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from profiler.engine_config import KNOBS, EngineConfig, check_value, parse_value
+from profiler.engine_config import EngineConfig, check_value, parse_value
 from profiler.errors import KnobError
+from profiler.knobs import KNOBS
 
 
 @pytest.mark.parametrize(

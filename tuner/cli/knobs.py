@@ -15,7 +15,7 @@ def knobs(
 
     from rich.table import Table
 
-    from profiler.engine_config import KNOBS
+    from profiler.knobs import KNOBS
     from tuner.cli.console import print_json, stdout
 
     if json:

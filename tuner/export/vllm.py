@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from profiler.engine_config import KNOBS
+from profiler.knobs import KNOBS
 from tuner.results import Results
 
 _SERVER_ARGUMENTS = ("load_format", "dtype")

@@ -14,7 +14,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from profiler.engine_config import KNOBS, EngineConfig
+from profiler.engine_config import EngineConfig
+from profiler.knobs import KNOBS
 from tuner.schema import Axis
 
 _FOLLOWS = {

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from profiler.compiled import compiled, inner
-from profiler.latency.step_time import BatchShape, StepTimeParams, step_interval
+from profiler.latency.params import StepTimeParams
+from profiler.latency.step_time import BatchShape, step_interval
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES
 from tuner.simulator.commit import (
     commit_chunks,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from profiler.engine_config import EngineConfig
 from profiler.errors import SimulationError
 from profiler.latency.base import StepTimeModel
-from profiler.latency.step_time import plain_params
+from profiler.latency.params import plain_params
 from profiler.outcomes import Outcomes, Status
 from profiler.traffic.trace import Trace
 from tuner.simulator.build import (

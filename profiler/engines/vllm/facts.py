@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from profiler.engine_config import KNOBS
 from profiler.hardware import this_machine
+from profiler.knobs import KNOBS
 
 _RENAMED = {
     "scheduling_policy": "policy",

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from profiler.engine_config import KNOBS
 from profiler.engines.base import EngineSpec
 from profiler.errors import KnobError, MissingExtraError
+from profiler.knobs import KNOBS
 from profiler.model_spec import read_model_spec
 
 _OWN_ARGUMENTS = ("skip_tokenizer_init", "scheduler_cls", "enable_log_requests")

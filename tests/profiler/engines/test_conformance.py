@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profiler.engine_config import KNOBS, EngineConfig
+from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
 from profiler.engines.base import Engine, EngineSpec, Requests
 from profiler.engines.vllm.driver import VllmEngine
 from profiler.engines.vllm.session import session_members
 from profiler.errors import EngineDiedError
+from profiler.knobs import KNOBS
 
 MODEL = Path(__file__).parents[3] / "studies/models/tiny-llama"
 CONFIG = EngineConfig(max_num_batched_tokens=512, max_num_seqs=16, max_model_len=2048)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profiler.engine_config import KNOBS, EngineConfig
+from profiler.engine_config import EngineConfig
 from profiler.engines.base import EngineSpec
 from profiler.engines.vllm import driver, spec
 from profiler.engines.vllm.child import Child
@@ -19,6 +19,7 @@ from profiler.engines.vllm.enginelog import log_tail, one_line, ran_out_of_memor
 from profiler.engines.vllm.facts import resolved_settings
 from profiler.engines.vllm.session import kill_session, session_members
 from profiler.errors import KnobError, MissingExtraError, ModelFolderError
+from profiler.knobs import KNOBS
 
 MODEL = Path(__file__).parents[3] / "studies/models/tiny-llama"
 SPEC = EngineSpec("vllm", str(MODEL), EngineConfig(max_num_seqs=8), engine_args={"seed": 1})

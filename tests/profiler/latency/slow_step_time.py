@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.latency.step_time import GRID, NO_TABLE, BatchShape, StepTimeParams
+from profiler.latency.params import GRID, NO_TABLE, StepTimeParams
+from profiler.latency.step_time import BatchShape
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 
 

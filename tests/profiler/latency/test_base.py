@@ -14,9 +14,9 @@ from profiler.errors import LatencyModelError, OutsideSampledError
 from profiler.latency.base import EXAMPLES, StepTimeModel, load_latency_model
 from profiler.latency.example import CHECK_S, check_batches, make_example
 from profiler.latency.flexible import neutral_table
+from profiler.latency.params import plain_params
 from profiler.latency.region import SampledRegion, columns_of
 from profiler.latency.roofline import device_seconds
-from profiler.latency.step_time import plain_params
 from profiler.steps import StepSamples
 
 _PARAMS = plain_params(constant_s=4e-3, per_prefill_token_s=1e-4 / 3, host_s=1e-3)

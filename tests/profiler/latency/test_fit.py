@@ -10,9 +10,10 @@ from made_steps import make_samples
 
 from profiler.errors import LatencyModelError
 from profiler.latency.fit import fit_step_time
+from profiler.latency.params import plain_params
 from profiler.latency.report import held_out_report, step_noise_of
 from profiler.latency.roofline import device_seconds, relative_errors
-from profiler.latency.step_time import BatchColumns, FloatArray, plain_params
+from profiler.latency.step_time import BatchColumns, FloatArray
 
 _TRUE = plain_params(
     constant_s=4e-3,

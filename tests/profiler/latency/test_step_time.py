@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from slow_step_time import random_batch, random_params, slow_step_time
 
+from profiler.latency.params import plain_params
 from profiler.latency.step_time import (
     BatchColumns,
     BatchShape,
     fill_times,
-    plain_params,
     step_interval,
     step_time,
 )

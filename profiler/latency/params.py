@@ -1,0 +1,74 @@
+"""The coefficients of the step-latency model, as the compiled functions take them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+GRID = 8
+"""nodes along each axis of a table of factors"""
+NO_TABLE = np.empty((0, 0, 0))
+"""a table that corrects nothing"""
+
+
+class StepTimeParams(NamedTuple):
+    """Coefficients of `step_time` and `step_interval`; written by `profiler.latency.fit`.
+
+    T is prefill_tokens + num_decodes. Every coefficient is >= 0.
+    """
+
+    constant_s: float
+    per_prefill_token_s: float
+    per_decode_s: float
+    per_attention_pair_s: float
+    per_decode_context_s: float
+    """seconds per token of KV read by decodes"""
+    per_prefill_s: float
+    """seconds per prompt that gets a chunk"""
+    per_chunk_context_s: float
+    """seconds per token already computed of those prompts"""
+    with_prefill_s: float
+    """once per step that has a chunk (another kernel or graph than decode-only steps)"""
+    mixed_s: float
+    """once per step that has chunks and decodes"""
+    mixed_per_decode_s: float
+    """seconds per decode in a step that has chunks, on top"""
+    mixed_per_context_s: float
+    """seconds per token of KV read by decodes in such a step, on top (another attention path)"""
+    cold_decode_s: float
+    """once per decode-only step that does not follow one"""
+    cold_prefill_s: float
+    """once per step with chunks that does not follow one"""
+    cold_prefill_token_s: float
+    """seconds per prompt token of such a step, on top"""
+    idle_prefill_s: float
+    """once per step with chunks after an idle engine, on top"""
+    above_knee_s: float
+    """seconds per token of T above `upper_knee` (arithmetic-bound slope)"""
+    upper_knee: float
+    """tokens"""
+    below_knee_s: float
+    """seconds per token of T up to `lower_knee` (slope of small batches)"""
+    lower_knee: float
+    """tokens"""
+    floor_s: float
+    """no step takes less on the device"""
+    table: FloatArray
+    """(3, GRID + 1, GRID): by region the factors at the grid nodes, and in row GRID the place of
+    the grid: origin and scale of the first axis, origin and scale of the second. `NO_TABLE`, which
+    is empty, for none."""
+    host_s: float
+    """host time of every step (scheduling, input building, output handling)"""
+    host_per_running_s: float
+    """host time per running request"""
+
+
+def plain_params(**coefficients: float) -> StepTimeParams:
+    """Parameters without a table; what is not given is 0."""
+    values = dict.fromkeys(StepTimeParams._fields, 0.0) | coefficients
+    del values["table"]
+    return StepTimeParams(table=NO_TABLE, **{name: float(value) for name, value in values.items()})
