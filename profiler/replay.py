@@ -82,7 +82,14 @@ def replay(  # noqa: PLR0913  # all but the first two are options by keyword
         The engine did not see the replay through.
     """
     requests = Requests(
-        trace.arrival_s, trace.prompt_tokens, trace.output_tokens, trace.priority, seed=seed
+        arrival_s=trace.arrival_s,
+        prompt_tokens=trace.prompt_tokens,
+        output_tokens=trace.output_tokens,
+        priority=trace.priority,
+        prefix_hashes=trace.prefix_hashes,
+        prefix_offsets=trace.prefix_offsets,
+        prefix_block_tokens=trace.prefix_block_tokens,
+        seed=seed,
     )
     times = engine.replay(requests, progress=progress)
     classes = trace.request_class

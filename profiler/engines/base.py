@@ -78,6 +78,12 @@ class Requests:
     """(N,) tokens to produce; the engine ignores end-of-sequence"""
     priority: IntArray | None = None
     """(N,) lower first"""
+    prefix_hashes: IntArray | None = None
+    """as `Trace.prefix_hashes`: prompts with equal leading ones start with equal tokens"""
+    prefix_offsets: IntArray | None = None
+    """as `Trace.prefix_offsets`"""
+    prefix_block_tokens: int | None = None
+    """prompt tokens per prefix hash"""
     step_budget: int | None = None
     """profiling only: most tokens per step while these requests run, at most the token budget"""
     seed: int = 0

@@ -91,11 +91,15 @@ class VllmEngine:
             raise EngineDiedError("the engine was stopped; start another one")
         self._busy = True
         sent, times = self._folder / "requests.npz", self._folder / "times.npz"
-        names = ("arrival_s", "prompt_tokens", "output_tokens", "priority")
+        names = (
+            *("arrival_s", "prompt_tokens", "output_tokens"),
+            *("priority", "prefix_hashes", "prefix_offsets"),
+        )
         arrays = {n: a for n in names if (a := getattr(requests, n)) is not None}
         np.savez(sent, **arrays)
         command = {"command": "replay", "requests": str(sent), "times": str(times)}
-        self._child.send({**command, "step_budget": requests.step_budget, "seed": requests.seed})
+        options = ("step_budget", "seed", "prefix_block_tokens")
+        self._child.send({**command, **{name: getattr(requests, name) for name in options}})
         self._wait_replayed(requests, deadline_s, progress)
         self._busy = False
         return _read_times(times, requests)

@@ -25,6 +25,7 @@ import numpy as np
 
 from profiler.engines.base import Requests
 from profiler.engines.openloop import OpenLoop, Stream, run_with_heartbeat
+from profiler.engines.prompts import make_prompt
 from profiler.engines.vllm.session import end_with_parent, kill_session
 
 Message = dict[str, Any]
@@ -145,7 +146,8 @@ class _Client:
         """Send the requests of `command`, and write when each token came."""
         with np.load(command["requests"], allow_pickle=False) as file:
             arrays = dict(file)
-        requests = Requests(**arrays, step_budget=command["step_budget"], seed=command["seed"])
+        options = ("step_budget", "seed", "prefix_block_tokens")
+        requests = Requests(**arrays, **{name: command[name] for name in options})
         loop = OpenLoop(requests.arrival_s, self._preparer(requests), (self.dead,))
 
         def beat() -> None:
@@ -165,7 +167,7 @@ class _Client:
         reply({"event": "done", "first_failure": loop.first_failure})
 
     def _preparer(self, requests: Requests) -> Callable[[int], Callable[[], Stream]]:
-        """Prompts differ between requests and replays, so that none finds another's KV blocks."""
+        """See `make_prompt` for the prompts."""
         from vllm import SamplingParams
         from vllm.inputs.engine import tokens_input
         from vllm.sampling_params import RequestOutputKind
@@ -178,8 +180,7 @@ class _Client:
         extra = None if budget is None else {BUDGET_ARGUMENT: budget}
 
         def prepare(i: int) -> Callable[[], Stream]:
-            rng = np.random.default_rng([requests.seed, replay, i])
-            prompt = rng.integers(0, self._vocab_size, int(requests.prompt_tokens[i])).tolist()
+            prompt = make_prompt(requests, i, self._vocab_size, replay)
             params = SamplingParams(
                 max_tokens=int(requests.output_tokens[i]),
                 ignore_eos=True,

@@ -144,3 +144,31 @@ def test_stop_ends_everything_and_may_be_repeated(engine: Engine) -> None:  # ke
         assert session_members(engine.session) == []
     with pytest.raises(EngineDiedError, match="was stopped"):
         engine.replay(some_requests(3))
+
+
+@pytest.mark.engine
+def test_a_shared_prefix_is_found_in_the_cache() -> None:
+    """vLLM caches prefixes by default, in blocks of 128 on a CPU."""
+    spec = EngineSpec(
+        "vllm",
+        str(MODEL),
+        CONFIG,
+        load_format="dummy",
+        dtype="float32",
+        engine_args={"enforce_eager": True},
+    )
+    shared = Requests(
+        arrival_s=np.array([0.0, 1.0]),
+        prompt_tokens=np.array([300, 300]),
+        output_tokens=np.array([2, 2]),
+        prefix_hashes=np.array([11, 22, 33, 11, 22, 44]),
+        prefix_offsets=np.array([0, 3, 6]),
+        prefix_block_tokens=128,
+    )
+    with start_engine(spec) as engine:
+        assert engine.facts.resolved.enable_prefix_caching
+        engine.replay(shared)
+        steps = engine.take_steps()
+    chunks = steps.prefill_tokens > 0
+    assert steps.prefill_tokens[chunks].tolist() == [300, 300 - 256]
+    assert steps.chunk_context[chunks].tolist() == [0, 256]
