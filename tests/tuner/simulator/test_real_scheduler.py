@@ -15,7 +15,7 @@ from tuner.simulator.difftest.cases import Case, random_case
 from tuner.simulator.difftest.compare import compare
 from tuner.simulator.difftest.loop import Scheduler
 
-CHUNKS = 8
+CHUNKS = 4
 CASES_PER_CHUNK = 130
 
 
