@@ -33,7 +33,7 @@ def test_kernel_schedules_what_vllm_schedules(
     chunk: int, vllm_scheduler: Callable[[dict[str, Any], int], Scheduler]
 ) -> None:
     """Same requests, tokens and tokens computed before, in the same order; same preemptions, free
-    blocks, running and waiting order, at every step of every case; over 200,000 steps together."""
+    blocks, running and waiting order, at every step of every case; over 100,000 steps together."""
     steps = preemptions = cached = 0
     first = 10_000 + chunk * CASES_PER_CHUNK
     for seed in range(first, first + CASES_PER_CHUNK):
@@ -44,7 +44,7 @@ def test_kernel_schedules_what_vllm_schedules(
         preemptions += result.num_preemptions
         cached += result.cached_tokens
     print(f"{CASES_PER_CHUNK} cases, {steps} steps, {preemptions} preemptions: identical")
-    assert steps >= 200_000 / CHUNKS
+    assert steps >= 25_000
     assert preemptions >= 200
     assert cached >= 1_000
 
