@@ -19,19 +19,19 @@ from profiler.knobs import KNOBS
 MODEL = Path(__file__).parents[3] / "studies/models/tiny-llama"
 CONFIG = EngineConfig(max_num_batched_tokens=512, max_num_seqs=16, max_model_len=2048)
 
+VLLM = EngineSpec(
+    "vllm",
+    str(MODEL),
+    CONFIG,
+    load_format="dummy",
+    dtype="float32",
+    engine_args={"enforce_eager": True},
+)
+
 
 @pytest.fixture(scope="module", params=["fake", pytest.param("vllm", marks=pytest.mark.engine)])
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    spec = EngineSpec(request.param, str(MODEL), CONFIG)
-    if request.param == "vllm":
-        spec = EngineSpec(
-            "vllm",
-            str(MODEL),
-            CONFIG,
-            load_format="dummy",
-            dtype="float32",
-            engine_args={"enforce_eager": True},
-        )
+    spec = VLLM if request.param == "vllm" else EngineSpec(request.param, str(MODEL), CONFIG)
     with start_engine(spec) as started:
         yield started
 
@@ -149,14 +149,6 @@ def test_stop_ends_everything_and_may_be_repeated(engine: Engine) -> None:  # ke
 @pytest.mark.engine
 def test_a_shared_prefix_is_found_in_the_cache() -> None:
     """vLLM caches prefixes by default, in blocks of 128 on a CPU."""
-    spec = EngineSpec(
-        "vllm",
-        str(MODEL),
-        CONFIG,
-        load_format="dummy",
-        dtype="float32",
-        engine_args={"enforce_eager": True},
-    )
     shared = Requests(
         arrival_s=np.array([0.0, 1.0]),
         prompt_tokens=np.array([300, 300]),
@@ -165,7 +157,7 @@ def test_a_shared_prefix_is_found_in_the_cache() -> None:
         prefix_offsets=np.array([0, 3, 6]),
         prefix_block_tokens=128,
     )
-    with start_engine(spec) as engine:
+    with start_engine(VLLM) as engine:
         assert engine.facts.resolved.enable_prefix_caching
         engine.replay(shared)
         steps = engine.take_steps()
