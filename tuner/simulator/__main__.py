@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from tuner.simulator.run import prepare
 
 if __name__ == "__main__":
+    started = time.perf_counter()
     prepare()
+    print(f"simulator kernels ready in {time.perf_counter() - started:.1f} s")
