@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,6 @@ from tuner.slo import Slo
 
 NEVER_S = 1e9
 """value of a latency that does not exist (nothing was served); Optuna refuses NaN"""
-
-Evaluate = Callable[[EngineConfig], Metrics]
 
 
 @dataclass(frozen=True)
