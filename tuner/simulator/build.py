@@ -66,6 +66,8 @@ def build_limits(config: EngineConfig, num_kv_blocks: int, prefix_tokens: int = 
         identities=False,
         prefix_tokens=prefix_tokens,
         prefix_span=-(-prefix_tokens // block),
+        closed_loop=False,
+        turnaround_s=0.0,
     )
 
 
@@ -98,6 +100,14 @@ def build_requests(
         klass=np.zeros_like(prompt) if klass is None else klass[accepted].astype(np.int64),
         urgency=rank_urgency(trace, accepted) if limits.priority else np.zeros_like(prompt),
     )
+
+
+def close_loop(requests: Requests, concurrency: int) -> Requests:
+    """The requests with only the first `concurrency` sent, at 0; the others are sent as answers
+    come."""
+    sent = np.arange(requests.visible_s.size) < concurrency
+    first = requests.visible_s[:1]
+    return requests._replace(visible_s=np.where(sent, first, np.inf))
 
 
 def rank_urgency(trace: Trace, accepted: BoolArray) -> IntArray:

@@ -27,6 +27,7 @@ from tuner.simulator.state import (
     NUM_DECODES,
     NUM_FINISHED,
     NUM_LATE,
+    NUM_SENT,
     PART_HEAD,
     SCHEDULE_AT,
     Limits,
@@ -57,6 +58,16 @@ def describe_batch(state: State) -> BatchShape:
 
 
 @inner
+def send_next(state: State, limits: Limits, end: float) -> None:
+    """Closed loop: a client has its answer at `end` and sends the next request of the trace."""
+    counts, visible_s = state.tally.counts, state.requests.visible_s
+    i = counts[NUM_SENT]
+    if i < visible_s.size:
+        visible_s[i] = end + limits.turnaround_s
+        counts[NUM_SENT] = i + 1
+
+
+@inner
 def end_request(state: State, limits: Limits, r: int, end: float) -> None:
     """The step being built computes the last token of `r`; it leaves when the output is seen.
 
@@ -66,6 +77,8 @@ def end_request(state: State, limits: Limits, r: int, end: float) -> None:
     state.progress.phase[r] = FINISHING
     state.progress.finish_s[r] = end
     counts[NUM_FINISHED] += 1
+    if limits.closed_loop:
+        send_next(state, limits, end)
     before, after = NONE, counts[ENDING_NOW]
     while limits.identities and after != NONE and links.ticket[after] < links.ticket[r]:
         before, after = after, links.kind_next[after]

@@ -19,6 +19,7 @@ from tuner.simulator.state import (
     NONE,
     NUM_COUNTS,
     NUM_FREE_ROWS,
+    NUM_SENT,
     NUM_TIMES,
     PART_HEAD,
     PART_TAIL,
@@ -51,6 +52,7 @@ def allocate(
     lists = (RUN_HEAD, RUN_TAIL, PART_HEAD, PART_TAIL, STACK_HEAD, ENDING_NOW, ENDING_BEFORE)
     counts[list(lists)] = NONE
     counts[FREE_BLOCKS] = num_kv_blocks - 1
+    counts[NUM_SENT] = np.isfinite(requests.visible_s).sum()
     counts[FOLLOWS] = AFTER_IDLE
     pool = build_pool(requests, limits, num_kv_blocks)
     if limits.identities:

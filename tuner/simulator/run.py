@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from tuner.simulator.build import (
     admissible,
     build_limits,
     build_requests,
+    close_loop,
     draw_jitter,
     resolved,
 )
@@ -86,6 +88,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     itl_limit_s: FloatArray | None = None,
     seed: int | None = 0,
     record: bool = False,
+    concurrency: int | None = None,
 ) -> Simulation:
     """Replay `trace` through an exact copy of vLLM 0.32's scheduler under `config`.
 
@@ -105,6 +108,10 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         Draws the measured jitter of step times; None leaves it out.
     record
         Also return what every step did (slow; for tests and timelines).
+    concurrency
+        Closed loop, as benchmark clients with a fixed concurrency send: that many requests at
+        0, then the next one of the trace whenever one is answered. None is the open loop, in which
+        every request is sent at its own arrival.
 
     Raises
     ------
@@ -118,12 +125,21 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     limits = limits._replace(
         recording=record,
         identities=limits.caching and bool(prefix_blocks(trace).shared.any()),
+        closed_loop=concurrency is not None,
+        turnaround_s=model.frontend_in_s + model.frontend_out_s,
     )
     if itl_limit_s is None:
         itl_limit_s = np.full(len(trace.class_names), np.nan)
     accepted = admissible(trace, config, num_kv_blocks)
     length = resolved(config, "max_model_len")
     requests = build_requests(trace, accepted, limits, model.frontend_in_s, length)
+    if concurrency is not None:
+        if not accepted.all():
+            raise SimulationError(
+                f"{int((~accepted).sum())} requests are longer than max_model_len or than the KV "
+                "pool; a closed loop takes only traffic that the engine accepts, cut it first"
+            )
+        requests = close_loop(requests, concurrency)
     jitter = draw_jitter(model.residuals, seed)
     status, spent = BLOCKS_MATTER, 0.0
     while status == BLOCKS_MATTER:
@@ -139,9 +155,13 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
             "the simulated engine cannot go on: requests wait and nothing runs; "
             f"this is a defect of the simulator, please report it with {config}"
         )
+    outcomes = gather(trace, accepted, state, gaps, model.frontend_out_s)
+    if concurrency is not None:
+        sent_s = state.requests.visible_s - model.frontend_in_s
+        outcomes = dataclasses.replace(outcomes, arrival_s=sent_s)
     counts = state.tally.counts
     return Simulation(
-        outcomes=gather(trace, accepted, state, gaps, model.frontend_out_s),
+        outcomes=outcomes,
         num_steps=int(counts[NUM_STEPS]),
         num_preemptions=int(counts[NUM_PREEMPTIONS]),
         cached_tokens=int(counts[CACHED_TOKENS]),

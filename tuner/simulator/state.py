@@ -66,7 +66,8 @@ NEXT_TICKET = 27  # running number of the next admission
 CACHED_TOKENS = 28  # prompt tokens found in the prefix cache at first admissions
 FRUITLESS = 29  # preemptions since anybody got a token
 FOLLOWS = 30  # what ran last, as BatchShape.follows has it
-NUM_COUNTS = 31
+NUM_SENT = 31  # requests sent so far, in a closed loop
+NUM_COUNTS = 32
 
 # Record.tokens of rows that are no scheduled tokens.
 PREEMPTED = -1
@@ -112,13 +113,18 @@ class Limits(NamedTuple):
     """prompt tokens per prefix hash of the trace"""
     prefix_span: int
     """most KV blocks that end in one prefix block"""
+    closed_loop: bool
+    """a client sends its next request when the one before is answered"""
+    turnaround_s: float
+    """closed loop: from a request's last token to the next one being visible, seconds"""
 
 
 class Requests(NamedTuple):
-    """Inputs, never written by a kernel."""
+    """Inputs; a kernel writes nothing but `visible_s`, and that in a closed loop only."""
 
     visible_s: FloatArray
-    """(N,) when the scheduler can see the request, seconds; sorted"""
+    """(N,) when the scheduler can see the request, seconds; sorted. In a closed loop infinite
+    until it is sent; written by `commit.send_next`"""
     prompt_tokens: IntArray
     """(N,)"""
     max_output: IntArray

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from profiler.engine_config import EngineConfig
-from profiler.errors import KnobError
+from profiler.errors import KnobError, SimulationError
 from profiler.latency.base import load_latency_model
 from profiler.outcomes import Status
 from profiler.traffic.trace import Trace
@@ -166,3 +166,27 @@ def test_gaps_of_a_long_run_are_kept_by_size(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(
         exact.gap_s @ exact.gap_weight.sum(axis=1), binned.gap_s @ binned.gap_weight.sum(axis=1)
     )
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+def test_closed_loop_sends_when_answers_come(overlapped: bool) -> None:
+    """Request i is sent when the (i - concurrency)-th answer comes, and the same arrivals in an
+    open loop give the same times."""
+    rng = np.random.default_rng(0)
+    trace = Trace.build(np.zeros(60), rng.integers(1, 400, 60), rng.integers(1, 30, 60))
+    config = dataclasses.replace(CONFIG, async_scheduling=overlapped)
+    closed = simulate(trace, config, MODEL, num_kv_blocks=4000, concurrency=7).outcomes
+    assert (closed.arrival_s[:7] == 0).all()
+    answered = np.sort(closed.finish_s)[: 60 - 7]
+    np.testing.assert_allclose(closed.arrival_s[7:], answered, rtol=1e-12)
+    opened = simulate(
+        dataclasses.replace(trace, arrival_s=closed.arrival_s), config, MODEL, num_kv_blocks=4000
+    ).outcomes
+    np.testing.assert_allclose(opened.first_token_s, closed.first_token_s, rtol=1e-9)
+    np.testing.assert_allclose(opened.finish_s, closed.finish_s, rtol=1e-9)
+
+
+def test_closed_loop_takes_no_request_that_is_refused() -> None:
+    trace = Trace.build([0, 0], [10, 50_000], [5, 5])
+    with pytest.raises(SimulationError, match="closed loop takes only traffic"):
+        simulate(trace, CONFIG, MODEL, num_kv_blocks=4000, concurrency=1)
