@@ -8,6 +8,7 @@ StallfreeError                  a fault; the command line prints one line and ex
 │   └── ModelFolderError        a model folder or its config.json
 ├── EngineError                 a real engine did not do its part
 │   ├── EngineStartError        refused a flag, ran out of memory, never became ready
+│   ├── EngineVersionError      a version that the simulator's rules were not checked for
 │   ├── EngineDiedError         went away in the middle of work
 │   └── EngineHungError         still alive, but silent past a deadline
 ├── LatencyModelError           too few samples, or no such latency model
@@ -54,6 +55,10 @@ class EngineError(StallfreeError):
 
 class EngineStartError(EngineError):
     """The engine refused a setting, ran out of memory, or never became ready."""
+
+
+class EngineVersionError(EngineError):
+    """The engine's version is one that the simulator's rules were not checked for."""
 
 
 class EngineDiedError(EngineError):

@@ -2,6 +2,8 @@
 
 Search space, driver, exporters, simulator, dashboard and README read this table. Meanings and
 ranges: vLLM 0.32.0, `vllm/config/scheduler.py`, `vllm/config/cache.py`, `vllm/engine/arg_utils.py`.
+Versions: the first release whose `EngineArgs` has the setting; 0.8.5 is the oldest that was read.
+What other versions do otherwise is in `profiler.versions`.
 """
 
 from __future__ import annotations
@@ -33,8 +35,6 @@ class Knob:
     choices: tuple[str, ...] = ()
 
 
-_V = ">=0.32,<0.33"
-
 KNOBS: dict[str, Knob] = {
     k.name: k
     for k in (
@@ -46,7 +46,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "by device and use: CPU server 2048, H100/H200 server 8192, >=160 GiB 16384",
             "--max-num-batched-tokens",
-            ">=0.6",
+            ">=0.8.5",
             "token budget: most tokens one step may process",
             searchable=True,
         ),
@@ -58,7 +58,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "same as max_num_batched_tokens",
             "--max-num-scheduled-tokens",
-            _V,
+            ">=0.26",
             "second token budget: lowers the step without changing buffers or graphs",
             searchable=True,
         ),
@@ -70,7 +70,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "by device and use: CPU server 128, H100/H200 1024, other GPUs 256",
             "--max-num-seqs",
-            ">=0.6",
+            ">=0.8.5",
             "most running requests",
             searchable=True,
         ),
@@ -82,7 +82,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "same as max_num_seqs",
             "--max-num-active-seqs",
-            _V,
+            ">=0.31",
             "most running requests at admission, without changing buffers or graphs",
             searchable=True,
         ),
@@ -94,7 +94,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "0 = off",
             "--long-prefill-token-threshold",
-            ">=0.8",
+            ">=0.8.5",
             "long-prefill cap: most tokens one request may get in a step while others are present",
             searchable=True,
         ),
@@ -106,7 +106,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "false",
             "--long-prefill-token-threshold-adaptive",
-            _V,
+            ">=0.31",
             "raise the cap to token budget / requests when few requests are present",
             searchable=True,
         ),
@@ -118,7 +118,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "true",
             "--scheduler-reserve-full-isl",
-            _V,
+            ">=0.19",
             "admit a request only when blocks for its whole known sequence are free",
             searchable=True,
         ),
@@ -130,7 +130,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "true for generative decoder models",
             "--enable-chunked-prefill",
-            ">=0.6",
+            ">=0.8.5",
             "split prompts over steps; off stops admission at a prompt that does not fit the step",
         ),
         Knob(
@@ -141,7 +141,7 @@ KNOBS: dict[str, Knob] = {
             0.999,
             "0.0",
             "--watermark",
-            _V,
+            ">=0.24",
             "blocks that stay free after an admission while others run",
         ),
         Knob(
@@ -152,7 +152,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "fcfs",
             "--scheduling-policy",
-            ">=0.8",
+            ">=0.8.5",
             "order of the waiting queue",
             choices=("fcfs", "priority"),
         ),
@@ -164,7 +164,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "true for generative decoder models",
             "--enable-prefix-caching",
-            ">=0.8",
+            ">=0.8.5",
             "reuse KV blocks of equal prompt prefixes",
         ),
         Knob(
@@ -186,7 +186,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "from the model",
             "--max-model-len",
-            ">=0.6",
+            ">=0.8.5",
             "most tokens of prompt and output together",
         ),
         Knob(
@@ -197,7 +197,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "16 on CUDA, 128 on CPU",
             "--block-size",
-            ">=0.6",
+            ">=0.8.5",
             "KV granularity",
         ),
         Knob(
@@ -208,7 +208,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "from free memory",
             "--num-gpu-blocks-override",
-            ">=0.6",
+            ">=0.8.5",
             "number of KV blocks; one of them is the null block",
         ),
     )

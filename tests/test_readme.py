@@ -11,6 +11,7 @@ import pytest
 import typer.main
 
 from profiler.knobs import KNOBS
+from profiler.versions import CHECKED, DIFFERENCES
 from tuner.cli.app import app
 
 README = Path(__file__).parent.parent / "README.md"
@@ -46,7 +47,16 @@ def knobs_table() -> str:
     return "\n".join(rows)
 
 
-PARTS = {"commands": commands_table, "knobs": knobs_table}
+def versions_table() -> str:
+    """Checked versions and what others do otherwise."""
+    rows = [f"Checked: {', '.join(CHECKED)}.", "", "| versions | setting | what | otherwise |"]
+    rows.append("|---|---|---|---|")
+    for d in DIFFERENCES:
+        rows.append(f"| {d.where} | `{d.knob}` | {d.kind} | {d.otherwise} |")
+    return "\n".join(rows)
+
+
+PARTS = {"commands": commands_table, "knobs": knobs_table, "versions": versions_table}
 
 
 def generated(name: str) -> str:

@@ -52,6 +52,8 @@ class EngineSection(_Section):
     args: dict[str, Any] = {}
     environment: dict[str, str] = {}
     config: dict[str, Scalar] = {}
+    unchecked: bool = False
+    """go on with an engine version that the simulator's rules were not checked for"""
 
     @field_validator("name")
     @classmethod

@@ -18,6 +18,13 @@ def confirm(
     again: Annotated[
         bool, typer.Option("--again", help="Repeat replays that are already kept.")
     ] = False,
+    unchecked_engine: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked-engine",
+            help="Go on with an engine version that the simulator was not compared with.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Replay the best candidates and the engine default on the real engine, decide, and export.
@@ -32,7 +39,11 @@ def confirm(
     from tuner.search.tune import confirm_again
     from tuner.study import load_study, overridden
 
-    changes = {"validate.top": top, "validate.rounds": rounds}
+    changes = {
+        "validate.top": top,
+        "validate.rounds": rounds,
+        "engine.unchecked": unchecked_engine or None,
+    }
     checked = overridden(load_study(study), changes)
     folder = run_folder(out, checked.name)
     results = confirm_again(checked, folder, RichUi(), again=again)

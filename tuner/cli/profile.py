@@ -21,6 +21,13 @@ def profile(
         Path | None, typer.Option(help="Recorded traffic to use instead of the study's.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the sampled batches.")] = None,
+    unchecked_engine: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked-engine",
+            help="Go on with an engine version that the simulator was not compared with.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Start the engine, measure its steps, fit the latency model, and report its held-out error.
@@ -35,7 +42,12 @@ def profile(
     from tuner.study import build_trace, load_study, overridden
 
     wanted = None if budget is None else seconds(budget)
-    changes = {"traffic.path": trace, "search.seed": seed, "profile.budget_s": wanted}
+    changes = {
+        "traffic.path": trace,
+        "search.seed": seed,
+        "profile.budget_s": wanted,
+        "engine.unchecked": unchecked_engine or None,
+    }
     checked = overridden(load_study(study), changes)
     place = out if out is not None else run_folder(None, checked.name).profile
     measured = measure(checked, build_trace(checked), RichUi())

@@ -29,6 +29,13 @@ def simulate(
         int | None, typer.Option(min=2, help="KV blocks (without a study).")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the step-time jitter.")] = 0,
+    unchecked_engine: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked-engine",
+            help="Go on with an engine version that the simulator was not compared with.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Predict latency and goodput of one configuration, in seconds and without an engine.
@@ -40,7 +47,7 @@ def simulate(
     from profiler.latency.base import load_latency_model
     from profiler.traffic.columns import ColumnMap
     from profiler.traffic.readers import read_trace
-    from tuner.cli.console import find_run, print_json, stdout
+    from tuner.cli.console import find_run, print_json, stderr, stdout
     from tuner.cli.whatif import figures, from_run, from_trace, parse_settings, print_figures
 
     chosen = parse_settings(settings or [])
@@ -57,6 +64,8 @@ def simulate(
         case = from_trace(traffic, model, chosen, num_kv_blocks)
     else:
         raise StudyError("give a study, or both --trace and --latency-model")
+    if note := case.unchecked_note(accept=unchecked_engine):
+        stderr.print(note, highlight=False, soft_wrap=True)
     found = figures(case, seed)
     if json:
         print_json(found)

@@ -28,6 +28,13 @@ def tune(
         bool, typer.Option("--resume", help="Go on with an interrupted run.")
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Remove an earlier run first.")] = False,
+    unchecked_engine: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked-engine",
+            help="Go on with an engine version that the simulator was not compared with.",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Profile the engine, search, confirm the best few on it, and export the winner.
@@ -48,6 +55,7 @@ def tune(
         "search.trials": trials,
         "search.workers": workers,
         "search.seed": seed,
+        "engine.unchecked": unchecked_engine or None,
     }
     checked = overridden(load_study(study), changes)
     folder = run_folder(out, checked.name)

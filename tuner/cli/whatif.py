@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from profiler.engine_config import EngineConfig, parse_value
 from profiler.errors import KnobError, ResultsError
 from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
+from profiler.versions import EngineUse, require_checked
 from tuner.metrics import compute
 from tuner.results import RunFolder
 from tuner.search.objective import Problem, not_sampled
@@ -47,6 +48,19 @@ class Case:
 
     problem: Problem
     config: EngineConfig
+    facts: Mapping[str, Any]
+    """of the latency model: the engine and its version, where it was measured on one"""
+    accepted: bool = False
+    """whether the study accepts an unchecked engine"""
+
+    def unchecked_note(self, *, accept: bool) -> str | None:
+        """What to say of an engine version that the rules were not checked for, else None.
+
+        Raises `EngineVersionError` when neither the study nor `accept` lets it pass.
+        """
+        facts, full = self.facts, resolve(self.config, self.problem.resolved)
+        use = EngineUse(facts.get("engine", ""), facts.get("version", ""), full.settings())
+        return require_checked(use, accept=accept or self.accepted)
 
 
 def parse_settings(texts: Sequence[str]) -> EngineConfig:
@@ -72,8 +86,9 @@ def from_run(target: Path, folder: RunFolder, chosen: EngineConfig) -> Case:
         raise ResultsError(
             f"{folder.path} holds no profile and traffic yet; run `stallfree tune {target}` first"
         )
-    problem = build_problem(study, Trace.load(folder.trace), Profile.load(place))
-    return Case(problem, chosen.over(study.fixed))
+    measured = Profile.load(place)
+    problem = build_problem(study, Trace.load(folder.trace), measured)
+    return Case(problem, chosen.over(study.fixed), measured.facts, study.engine.unchecked)
 
 
 def from_trace(
@@ -84,7 +99,7 @@ def from_trace(
     blocks = num_kv_blocks or int(model.facts.get("num_kv_blocks", SERVER_KV_BLOCKS))
     slo = Slo(traffic.class_names, (Limits(),) * len(traffic.class_names))
     problem = Problem(traffic, model, slo, EngineConfig(), resolved, blocks, {})
-    return Case(problem, chosen)
+    return Case(problem, chosen, model.facts)
 
 
 def figures(case: Case, seed: int) -> dict[str, Any]:
@@ -100,6 +115,7 @@ def figures(case: Case, seed: int) -> dict[str, Any]:
         "preemptions": simulation.num_preemptions,
         "simulation_s": simulation.simulation_s,
         "not_sampled": not_sampled(case.problem.model, full, case.problem.trace),
+        "unchecked_engine": case.unchecked_note(accept=True),
     }
 
 
@@ -107,7 +123,7 @@ def print_figures(found: dict[str, Any], console: Console) -> None:
     """The figures as a table, times in milliseconds where they are short."""
     table = Table("figure", "value", title=f"simulated with {found['settings'] or 'defaults'}")
     for name, value in found.items():
-        if name not in ("settings", "violations", "classes", "not_sampled"):
+        if name not in ("settings", "violations", "classes", "not_sampled", "unchecked_engine"):
             table.add_row(name, _text(value))
     for name, violation in found["violations"].items():
         if not name.endswith(".unserved"):

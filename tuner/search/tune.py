@@ -23,6 +23,7 @@ from profiler.provenance import provenance_now
 from profiler.traffic.trace import Trace
 from tuner.results import Candidate, Results, RunFolder, whole_folder, writing
 from tuner.schema import Study
+from tuner.search.checked import checked_engine, unchecked_note
 from tuner.search.confirm import Plan, confirm, engines
 from tuner.search.objective import Problem, slo_of
 from tuner.search.optimize import SearchOptions, load_trials, search
@@ -105,6 +106,7 @@ def finish(parts: Parts, ui: Ui, start: StartEngine) -> Results:
 def fingerprint(study: Study) -> str:
     """Digest of what a run's parts depend on: traffic, engine, profile, SLOs, search space."""
     content = study.model_dump(mode="json", include={"traffic", "engine", "profile", "slo"})
+    del content["engine"]["unchecked"]  # a refused run goes on with --unchecked-engine
     content["space"] = study.search.model_dump(mode="json", include={"space"})
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -141,11 +143,14 @@ def run_profile(
     study: Study, folder: RunFolder, trace: Trace, ui: Ui, start: StartEngine
 ) -> Profile:
     """The profile: the study's finished one, the run folder's, or a new one on the real engine."""
-    if study.profile.path is not None:
-        return Profile.load(Path(study.profile.path))
-    if not folder.profile.exists():
-        save_profile(measure(study, trace, ui, start), folder.profile)
-    return Profile.load(folder.profile)
+    place = folder.profile if study.profile.path is None else Path(study.profile.path)
+    if study.profile.path is None and not place.exists():
+        save_profile(measure(study, trace, ui, start), place)
+        return Profile.load(place)
+    measured = Profile.load(place)
+    if note := unchecked_note(study, measured.facts):
+        ui.stage(note)
+    return measured
 
 
 def measure(study: Study, trace: Trace, ui: Ui, start: StartEngine = start_engine) -> Profile:
@@ -155,6 +160,8 @@ def measure(study: Study, trace: Trace, ui: Ui, start: StartEngine = start_engin
     spec = study.engine_spec(study.fixed)
     ui.stage(f"starting {spec.engine} to profile it")
     with start(spec) as engine, ui.progress("profile") as progress:
+        if note := checked_engine(study, engine):
+            ui.stage(note)
         return profile(
             engine,
             trace,
@@ -218,7 +225,9 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
     ui.stage(f"confirming {len(chosen)} configurations and the engine default on the real engine")
 
     def start_with(config: EngineConfig) -> Engine:
-        return start(study.engine_spec(config))
+        engine = start(study.engine_spec(config))
+        checked_engine(study, engine)
+        return engine
 
     with engines(start_with, keep_alive=study.validate_.keep_alive) as alive:
         return confirm(plan, parts.folder, alive, ui)
@@ -247,7 +256,10 @@ def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
             "trace_digest": problem.trace.digest(),
             "trace_source": problem.trace.source,
             "seed": parts.study.search.seed,
-            "engine": {k: facts.get(k) for k in ("engine", "version", "device", "model")},
+            "engine": {
+                **{k: facts.get(k) for k in ("engine", "version", "device", "model")},
+                "unchecked": unchecked_note(parts.study, facts),
+            },
         },
     )
 

@@ -2,7 +2,7 @@
 
 Where no two requests can share a block, blocks are only counted; else they have identities, see
 `pool.py` and `tables.py`. Mirrors `KVCacheManager.allocate_slots` and `free` of vLLM 0.32
-(`vllm/v1/core/kv_cache_manager.py`).
+(`vllm/v1/core/kv_cache_manager.py`); holds for >=0.24 by reading, without a watermark for >=0.21.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """After scheduling: what the batch is, and what its step changes once it has run.
 
-Mirrors `Scheduler.update_from_output` of vLLM 0.32: partial prefills return no token, a request
-ends by length, a finished one frees its blocks when its output is processed.
+Mirrors `Scheduler.update_from_output` of vLLM 0.32 (>=0.24 by differential test): partial prefills
+return no token, a request ends by length, a finished one frees its blocks when its output is
+processed.
 """
 
 from __future__ import annotations

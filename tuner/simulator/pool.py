@@ -1,8 +1,9 @@
 """The KV block pool: the ordered free queue and the hash map of blocks.
 
-Mirrors `vllm/v1/core/block_pool.py` of vLLM 0.32. The free queue is popped from the left, which is
-also the eviction: un-hashed blocks come back to the front, hashed ones to the back. Duplicate
-content is not merged; the block put in first that still exists is the one that is found.
+Mirrors `vllm/v1/core/block_pool.py` of vLLM 0.32; holds for >=0.24 by reading. The free queue is
+popped from the left, which is also the eviction: un-hashed blocks come back to the front, hashed
+ones to the back. Duplicate content is not merged; the block put in first that still exists is the
+one that is found.
 """
 
 from __future__ import annotations

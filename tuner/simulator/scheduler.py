@@ -1,5 +1,6 @@
 """One schedule() call of vLLM 0.32, one small function per rule.
 
+Holds for >=0.24 where `profiler.versions` names no difference, by differential test.
 Each function names the part of `vllm/v1/core/sched/scheduler.py` it mirrors. The requests that
 decode move in lockstep, one token per step, and are kept as aggregates; only partial prefills,
 admissions and preemptions are visited one by one. Two facts make that exact (first-come order, no

@@ -3,7 +3,8 @@
 That is so for settings that can leave a decode without its token (max_num_scheduled_tokens below
 the number of running requests, an adaptive threshold that divides a larger budget than the step may
 use), under priorities, and in a step with preemptions when blocks have identities. It costs
-O(running) per step; `scheduler.schedule_running` is the form for every other step.
+O(running) per step; `scheduler.schedule_running` is the form for every other step. As in vLLM 0.32;
+holds for >=0.28,<0.33 under priorities, see `profiler.versions`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Preemption by recomputation: who loses the blocks, and what becomes of him.
 
-Mirrors the victim choice in `Scheduler.schedule` and `Scheduler._preempt_request` of vLLM 0.32.
+Mirrors the victim choice in `Scheduler.schedule` and `Scheduler._preempt_request` of vLLM 0.32;
+the choice holds for >=0.12 by reading.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The waiting queue: first come first served, or a heap by priority.
 
-Mirrors `vllm/v1/core/sched/request_queue.py` of vLLM 0.32. In first-come order the queue is the
-stack of preempted requests, then the arrivals NEXT .. VISIBLE; under priorities it is a heap on
-(priority, arrival, request), and NEXT is always VISIBLE.
+Mirrors `vllm/v1/core/sched/request_queue.py` of vLLM 0.32; holds for >=0.12 by reading. In
+first-come order the queue is the stack of preempted requests, then the arrivals NEXT .. VISIBLE;
+under priorities it is a heap on (priority, arrival, request), and NEXT is always VISIBLE.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from typing import Any
 
 from profiler.hardware import this_machine
 from profiler.knobs import KNOBS
+from profiler.versions import ABSENT
 
 _RENAMED = {
     "scheduling_policy": "policy",
@@ -28,7 +29,7 @@ def _find(parts: tuple[Any, ...], name: str) -> Any:
             value = getattr(part, candidate, None)
             if value is not None:
                 return value
-    return None
+    return ABSENT.get(name)
 
 
 def engine_facts(vllm_config: Any, version: str, device: str) -> dict[str, Any]:

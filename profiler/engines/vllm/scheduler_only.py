@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -19,6 +20,7 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
 import torch
+import vllm
 from vllm.config import VllmConfig
 from vllm.engine.arg_utils import EngineArgs
 from vllm.sampling_params import SamplingParams
@@ -33,6 +35,8 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCache
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
+
+from profiler.versions import ABSENT
 
 MODEL_JSON = {
     "architectures": ["LlamaForCausalLM"],
@@ -49,6 +53,19 @@ MODEL_JSON = {
 
 SAMPLED_TOKEN = 500_000_000
 """from here on: the made-up output tokens"""
+
+
+VERSION: str = vllm.__version__
+ARGUMENTS = frozenset(f.name for f in fields(EngineArgs))
+
+
+def known_arguments(settings: dict[str, Any]) -> dict[str, Any]:
+    """`settings` without those that this vLLM lacks and that ask for what it does anyway."""
+    return {
+        name: value
+        for name, value in settings.items()
+        if name in ARGUMENTS or name not in ABSENT or value != ABSENT[name]
+    }
 
 
 @cache
@@ -73,7 +90,7 @@ def vllm_config(settings: dict[str, Any]) -> VllmConfig:
         load_format="dummy",
         dtype="float32",
         enforce_eager=True,
-        **settings,
+        **known_arguments(settings),
     )
     return args.create_engine_config(UsageContext.LLM_CLASS)
 

@@ -187,7 +187,9 @@ def test_confirm_again(stallfree, small_study: Path, finished_run: Path, tmp_pat
 def test_knobs(stallfree) -> None:
     code, out, _ = stallfree("knobs", "--json")
     assert code == 0
-    assert json.loads(out)["max_num_batched_tokens"]["searchable"] is True
+    table = json.loads(out)
+    assert table["max_num_batched_tokens"]["searchable"] is True
+    assert table["long_prefill_token_threshold"]["differences"][0]["since"] == "0.31"
     assert "max_num_seqs" in stallfree("knobs")[1]
 
 

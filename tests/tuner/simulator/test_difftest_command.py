@@ -31,7 +31,7 @@ def test_a_difference_is_printed_and_fails(monkeypatch: pytest.MonkeyPatch) -> N
         def _threshold(self) -> int:
             return 0
 
-    monkeypatch.setattr(command, "vllm_scheduler", lambda: NoThreshold)
+    monkeypatch.setattr(command, "vllm_scheduler", lambda: (NoThreshold, "0.32.0"))
     code, output = run("--cases", "50")
     assert code == 1
     assert "differs; shrunk to" in output

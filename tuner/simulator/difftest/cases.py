@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from packaging.version import Version
 
 from profiler.engine_config import EngineConfig
 from profiler.traffic.trace import Trace
+from profiler.versions import alike_settings
 from tuner.simulator.difftest.loop import Job
 
 Settings = dict[str, Any]
@@ -118,6 +120,13 @@ def random_case(seed: int) -> Case:
     biggest = int(np.minimum(trace.prompt_tokens + trace.output_tokens, length).max())
     spare = rng.choice((0, 0, 1, 2, 3, 5, 8, 20, 200))
     return Case(EngineConfig.from_settings(settings), trace, 1 + -(-biggest // block) + spare)
+
+
+def case_for(seed: int, version: Version) -> Case:
+    """Case number `seed`, of settings that `version` has and is not known to treat otherwise."""
+    case = random_case(seed)
+    settings = alike_settings(case.config.settings(), version)
+    return replace(case, config=EngineConfig.from_settings(settings))
 
 
 def jobs_of(case: Case, frontend_in_s: float) -> list[Job]:

@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tuner.simulator.difftest.cases import Case, random_case
+from packaging.version import Version
+
+from tuner.simulator.difftest.cases import Case, case_for, random_case
 from tuner.simulator.difftest.compare import MakeScheduler, compare
 from tuner.simulator.difftest.shrink import describe_case, shrink
 
@@ -18,7 +20,9 @@ class Found(NamedTuple):
     text: str
 
 
-def search_differences(make: MakeScheduler, seeds: Iterable[int]) -> Found:
+def search_differences(
+    make: MakeScheduler, seeds: Iterable[int], version: Version | None = None
+) -> Found:
     """Compare case after case with the scheduler of `make`, until one differs.
 
     Parameters
@@ -27,11 +31,14 @@ def search_differences(make: MakeScheduler, seeds: Iterable[int]) -> Found:
         Settings and number of KV blocks to the other scheduler.
     seeds
         Numbers of the cases.
+    version
+        Of the other scheduler, where it may be an older engine: cases are then changed to what
+        that engine has and is not known to do otherwise.
     """
     started = time.perf_counter()
     cases = steps = preemptions = 0
     for seed in seeds:
-        case = random_case(seed)
+        case = random_case(seed) if version is None else case_for(seed, version)
         difference, result = compare(case, make)
         if difference is not None:
             return Found(True, describe_difference(seed, case, make))
