@@ -75,7 +75,7 @@ def allocate(
             ring=ints(longest + 2, NONE),
         ),
         log=Log(np.empty(room), np.empty(room * classes, dtype=np.int64)),
-        steps=empty_steps(16 * n + 4096 if limits.timeline else 0),
+        steps=empty_steps(min(64 * n, 1 << 22) + 4096 if limits.timeline else 0),
         record=empty_record(8 * n + 4096 if limits.record_from_s < np.inf else 0),
         prefixes=prefixes,
         pool=pool,
