@@ -55,11 +55,13 @@ class TtftStory:
         )
 
     def _queue(self) -> str:
-        if self.queue_s <= 0:
-            return ""
+        text = share(self.queue_s, self.seconds)
+        if [c.what for c in self.causes] == [NOT_YET]:
+            return f"{text} {NOT_YET}, "
         ahead = plural(self.num_ahead, "other")
-        text = f"{share(self.queue_s, self.seconds)} in the queue while {ahead} went first"
-        return f"{text} ({listed(self.causes, self.queue_s)}), then "
+        return (
+            f"{text} in the queue while {ahead} went first ({listed(self.causes, self.queue_s)}), "
+        )
 
     def _own(self) -> str:
         sizes = [s.own_tokens for s in self.steps if s.own_tokens]
@@ -68,7 +70,12 @@ class TtftStory:
         text += f" with {'chunks' if len(sizes) > 1 else 'a chunk'} of {shown} tokens"
         if self.preemptions:
             text += f", {plural(self.preemptions, 'preemption')} between them"
-        return f"{text}: {listed(self.parts, self.steps_s)}"
+        rest = [
+            Part("front end", self.frontend_s),
+            Part("waiting for the step in flight", self.in_flight_s),
+        ]
+        others = listed(rest, self.seconds)
+        return f"{others}{', ' if others else ''}{text}: {listed(self.parts, self.steps_s)}"
 
 
 def worst_ttft(scene: Scene) -> TtftStory:

@@ -54,7 +54,7 @@ class GapStory:
         big = max(step.chunks, key=lambda c: c.seconds)
         depth = f" (after {big.before:,} computed)" if big.before else ""
         cause = (
-            f"a {big.tokens:,}-token chunk of request {big.request:,}{depth} took "
+            f"a chunk of {plural(big.tokens, 'token')} of request {big.request:,}{depth} took "
             f"{share(big.seconds, self.seconds)} of it"
         )
         if len(step.chunks) > 1:
