@@ -5,12 +5,14 @@ The traffic keeps its requests and their order; only the time between arrivals i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import Progress
+from profiler.errors import TraceError
 from tuner.metrics import Metrics
 from tuner.search.objective import Problem
 
@@ -80,6 +82,11 @@ def load_curves(
     and `TraceError` for traffic without a rate.
     """
 
+    if not math.isfinite(problem.trace.rate_rps):
+        raise TraceError(
+            "a load curve needs traffic with a rate, and all requests of this one arrive at once; "
+            "use a trace with at least two time stamps"
+        )
     expected = len(configs) * (len(factors) + _NUM_PROBES)
     curves: dict[str, _Curve] = {}
 

@@ -134,5 +134,5 @@ def test_without_slos_there_is_no_highest_rate() -> None:
 
 def test_traffic_without_a_rate_is_refused() -> None:
     burst = Trace(np.zeros(2), np.array([10, 10]), np.array([2, 2]))
-    with pytest.raises(TraceError, match="no rate to scale"):
+    with pytest.raises(TraceError, match="needs traffic with a rate"):
         load_curves(problem_of(Limits(), burst), {"x": CONFIG}, lambda done, total: None)
