@@ -49,18 +49,25 @@ class TtftStory:
     @property
     def sentence(self) -> str:
         """TTFT and its causes in one sentence."""
-        head = f"The first token of request {self.request:,} took {duration(self.seconds)}"
+        waits = [
+            Part("front end", self.frontend_s),
+            Part("waiting for the step in flight", self.in_flight_s),
+        ]
+        if [c.what for c in self.causes] == [NOT_YET]:
+            waits.append(Part("waiting for the next schedule() call", self.queue_s))
+            pieces = [listed(waits, self.seconds)]
+        else:
+            pieces = [self._queue(), listed(waits, self.seconds)]
         return (
-            f"{head}, after its arrival at {self.arrival_s:,.1f} s: {self._queue()}{self._own()}."
+            f"The first token of request {self.request:,} took {duration(self.seconds)}, after its "
+            f"arrival at {self.arrival_s:,.1f} s: "
+            f"{', '.join(piece for piece in [*pieces, self._own()] if piece)}."
         )
 
     def _queue(self) -> str:
-        text = share(self.queue_s, self.seconds)
-        if [c.what for c in self.causes] == [NOT_YET]:
-            return f"{text} {NOT_YET}, "
-        ahead = plural(self.num_ahead, "other")
+        waited, ahead = share(self.queue_s, self.seconds), plural(self.num_ahead, "other")
         return (
-            f"{text} in the queue while {ahead} went first ({listed(self.causes, self.queue_s)}), "
+            f"{waited} in the queue while {ahead} went first ({listed(self.causes, self.queue_s)})"
         )
 
     def _own(self) -> str:
@@ -70,12 +77,7 @@ class TtftStory:
         text += f" with {'chunks' if len(sizes) > 1 else 'a chunk'} of {shown} tokens"
         if self.preemptions:
             text += f", {plural(self.preemptions, 'preemption')} between them"
-        rest = [
-            Part("front end", self.frontend_s),
-            Part("waiting for the step in flight", self.in_flight_s),
-        ]
-        others = listed(rest, self.seconds)
-        return f"{others}{', ' if others else ''}{text}: {listed(self.parts, self.steps_s)}"
+        return f"{text}: {listed(self.parts, self.steps_s)}"
 
 
 def worst_ttft(scene: Scene) -> TtftStory:

@@ -45,7 +45,8 @@ class GapStory:
             f"This gap of {duration(self.seconds)} between two tokens of request "
             f"{self.request:,}{others}, at {self.end_s:,.1f} s: "
         )
-        return head + (self._own_cause() if len(self.steps) > 1 else self._step_cause()) + "."
+        own = self.recomputed_tokens or self.skipped_steps
+        return f"{head}{self._own_cause() if own else self._step_cause()}."
 
     def _step_cause(self) -> str:
         step = self.steps[0]
@@ -80,7 +81,8 @@ class GapStory:
             causes.append(
                 f"the token budget did not reach it in {plural(self.skipped_steps, 'step')}"
             )
-        return f"{joined(causes)}; the {len(self.steps)} steps: {listed(self.parts, self.seconds)}"
+        count = plural(len(self.steps), "step")
+        return f"{joined(causes)}; what ran in {count}: {listed(self.parts, self.seconds)}"
 
 
 def worst_gap(scene: Scene) -> GapStory:

@@ -160,6 +160,9 @@ def test_every_explanation_adds_up(seed: int) -> None:
     story = gap_story(scene)
     assert story.seconds == pytest.approx(gaps.max(), rel=1e-6)
     assert story.seconds == pytest.approx(sum(s.seconds for s in story.steps), abs=1e-9)
+    alone = scene.done.worst_own_gap
+    if alone is not None and alone.end_s - alone.start_s == story.seconds:
+        assert story.recomputed_tokens or story.skipped_steps
     late = ttft_story(scene)
     pieces = late.frontend_s + late.queue_s + late.in_flight_s + late.steps_s
     assert late.seconds == pytest.approx(pieces, abs=1e-9)
