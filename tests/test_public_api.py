@@ -21,15 +21,17 @@ SIGNATURES = {
     "profiler.traffic.readers.read_trace": "(path, *, fmt, mapping, rate_rps, stretch)",
     "profiler.traffic.synthetic.like": "(name, *, duration_s, rate_rps, seed)",
     "profiler.traffic.synthetic.synthesize": "(spec)",
+    "tuner.explain.explain": "(scene, what)",
     "tuner.export.emit.emit": "(files, folder)",
     "tuner.export.targets.render": "(results, target)",
     "tuner.metrics.compute": "(outcomes, slo)",
     "tuner.search.confirm.confirm": "(plan, folder, alive, ui)",
+    "tuner.search.load_curve.load_curves": "(problem, configs, progress, *, seed, factors)",
     "tuner.search.optimize.search": "(problem, database, options, progress)",
     "tuner.search.tune.tune": "(study, folder, options, ui)",
     "tuner.simulator.prepare": "()",
     "tuner.simulator.simulate": (
-        "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, concurrency)"
+        "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, timeline, concurrency)"
     ),
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,11 @@ class Slo:
             merged = {k: v for k, v in {**default, **own}.items() if v is not None}
             limits.append(Limits(**merged))
         return cls(tuple(class_names), tuple(limits))
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether any class has any limit."""
+        return any(not math.isnan(x) for limit in self.limits for x in astuple(limit))
 
     @property
     def itl_limit_s(self) -> FloatArray:

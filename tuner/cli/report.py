@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import plotext
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tuner.cli.charts import Series, chart, is_wide
 from tuner.results import Candidate, Results, Verdict
 
 _ROWS = (
@@ -20,8 +20,6 @@ _ROWS = (
     ("goodput, requests/s", "goodput_rps", 1.0),
 )
 _PLOT_SIZE = (80, 20)
-_WIDE = 20.0
-"""range of TTFT (largest over least) from which its axis is logarithmic"""
 
 
 def print_results(results: Results, console: Console) -> None:
@@ -98,10 +96,6 @@ def _speeds(candidate: Candidate) -> str:
 
 def front_plot(results: Results) -> Text:
     """ITL p99 against TTFT p99 of every trial, predicted, drawn with characters."""
-    figure = plotext.figure
-    figure.clear()
-    figure.theme("colorless")
-    figure.plot_size(*_PLOT_SIZE)
     points = [p for p in results.front if None not in (p["ttft_p99_s"], p["itl_p99_s"])]
     groups = [
         ("·", "misses an SLO", [p for p in points if not p["feasible"]]),
@@ -110,16 +104,18 @@ def front_plot(results: Results) -> Text:
         ("D", "default", _same(points, results.default)),
         ("R", "recommended", _same(points, results.recommended)),
     ]
-    for marker, _, group in groups:
-        if group:
-            x, y = ([1e3 * p[key] for p in group] for key in ("itl_p99_s", "ttft_p99_s"))
-            figure.draw(figure.signal(x, y, marker=marker))
-    seconds = [p["ttft_p99_s"] for p in points]
-    if seconds and max(seconds) > _WIDE * min(seconds):
-        figure.ruler("y").scale("log")
-    figure.title("Pareto front of the search, predicted: TTFT p99 against ITL p99, ms")
-    legend = "  ".join(f"{marker} {name} ({len(group)})" for marker, name, group in groups)
-    return Text.from_ansi(figure.build().string()) + Text(f"\n {legend}\n")
+    series = [
+        Series(
+            marker,
+            f"{name} ({len(group)})",
+            [1e3 * p["itl_p99_s"] for p in group],
+            [1e3 * p["ttft_p99_s"] for p in group],
+        )
+        for marker, name, group in groups
+    ]
+    title = "Pareto front of the search, predicted: TTFT p99 against ITL p99, ms"
+    log = ["y"] if is_wide([p["ttft_p99_s"] for p in points]) else []
+    return chart(title, series, _PLOT_SIZE, log=log)
 
 
 def _same(points: Iterable[dict[str, Any]], candidate: Candidate) -> list[dict[str, Any]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,19 @@ from rich.table import Table
 
 from profiler.collect import Profile
 from profiler.engine_config import EngineConfig, parse_value
-from profiler.errors import KnobError, ResultsError
-from profiler.latency.base import StepTimeModel
+from profiler.errors import KnobError, ResultsError, StudyError
+from profiler.latency.base import StepTimeModel, load_latency_model
+from profiler.traffic.columns import ColumnMap
+from profiler.traffic.readers import read_trace
 from profiler.traffic.trace import Trace
 from profiler.versions import EngineUse, require_checked
+from tuner.cli.console import find_run, print_json, stdout
 from tuner.metrics import compute
-from tuner.results import RunFolder
+from tuner.results import RunFolder, find_runs
 from tuner.search.objective import Problem, not_sampled
 from tuner.search.space import resolve
 from tuner.search.tune import build_problem
+from tuner.simulator import Simulation
 from tuner.slo import Limits, Slo
 from tuner.study import load_study
 
@@ -43,15 +48,30 @@ SERVER_KV_BLOCKS = 55_170
 
 
 @dataclass(frozen=True)
+class Source:
+    """Where traffic, latency model and SLOs come from, as given on the command line."""
+
+    study: Path | None
+    trace: Path | None
+    latency_model: str | None
+    columns: str | None
+    num_kv_blocks: int | None
+    slo: str | None
+
+
+@dataclass(frozen=True)
 class Case:
     """One configuration on one trace."""
 
     problem: Problem
     config: EngineConfig
-    facts: Mapping[str, Any]
+    seed: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
     """of the latency model: the engine and its version, where it was measured on one"""
     accepted: bool = False
     """whether the study accepts an unchecked engine"""
+    recommended: EngineConfig | None = None
+    """what the study's run recommends, where it has finished"""
 
     def unchecked_note(self, *, accept: bool) -> str | None:
         """What to say of an engine version that the rules were not checked for, else None.
@@ -62,19 +82,62 @@ class Case:
         use = EngineUse(facts.get("engine", ""), facts.get("version", ""), full.settings())
         return require_checked(use, accept=accept or self.accepted)
 
+    def simulate(
+        self, *, record: bool | tuple[float, float] = False, timeline: bool = False
+    ) -> Simulation:
+        """Run it."""
+        return self.problem.simulate(self.config, seed=self.seed, record=record, timeline=timeline)
 
-def parse_settings(texts: Sequence[str]) -> EngineConfig:
+
+def parse_settings(texts: Sequence[str], option: str = "--set") -> EngineConfig:
     """`NAME=VALUE` texts as settings. Raises `KnobError`."""
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise KnobError(f"--set needs NAME=VALUE, got {text!r}")
+            raise KnobError(f"{option} needs NAME=VALUE, got {text!r}")
         settings[name.strip()] = parse_value(name.strip(), value)
     return EngineConfig.from_settings(settings)
 
 
-def from_run(target: Path, folder: RunFolder, chosen: EngineConfig) -> Case:
+def parse_slo(text: str) -> Limits:
+    """`ttft_p99=2,itl_p99=0.05` as limits, seconds. Raises `StudyError`."""
+    known = {f.name.removesuffix("_s"): f.name for f in fields(Limits)}
+    limits = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        try:
+            limits[known[name.strip().removesuffix("_s")]] = float(value)
+        except (KeyError, ValueError):
+            limits[""] = 0.0
+    if not all(0 < limit < math.inf for limit in limits.values()):
+        raise StudyError(
+            f"--slo needs NAME=SECONDS with names {', '.join(known)} and seconds above 0, "
+            f"like ttft_p99=2,itl_p99=0.05; got {text!r}"
+        )
+    return Limits(**limits)
+
+
+def read_case(source: Source, chosen: EngineConfig, seed: int) -> Case:
+    """What was asked for. Raises `StudyError` when the options do not go together."""
+    if source.study is not None:
+        if any(getattr(source, f.name) is not None for f in fields(source)[1:]):
+            raise StudyError(
+                "--trace, --map, --latency-model, --num-kv-blocks and --slo go without a study; "
+                "remove them or the study"
+            )
+        return from_run(source.study, find_run(source.study), chosen, seed)
+    if source.trace is None or source.latency_model is None:
+        raise StudyError("give a study, or both --trace and --latency-model")
+    model = load_latency_model(source.latency_model)
+    mapping = ColumnMap.parse(source.columns) if source.columns else None
+    traffic = read_trace(source.trace, mapping=mapping).trace
+    limits = parse_slo(source.slo) if source.slo else Limits()
+    problem = trace_problem(traffic, model, limits, source.num_kv_blocks)
+    return Case(problem, chosen, seed, model.facts)
+
+
+def from_run(target: Path, folder: RunFolder, chosen: EngineConfig, seed: int) -> Case:
     """The study's traffic and profile, its fixed settings changed by `chosen`.
 
     Raises `ResultsError` when the run has no profile yet.
@@ -88,23 +151,39 @@ def from_run(target: Path, folder: RunFolder, chosen: EngineConfig) -> Case:
         )
     measured = Profile.load(place)
     problem = build_problem(study, Trace.load(folder.trace), measured)
-    return Case(problem, chosen.over(study.fixed), measured.facts, study.engine.unchecked)
+    recommended = None
+    if find_runs(folder.path) == [folder.path]:
+        recommended = EngineConfig.from_settings(folder.load_results().recommended.settings)
+    accepted = study.engine.unchecked
+    return Case(problem, chosen.over(study.fixed), seed, measured.facts, accepted, recommended)
 
 
-def from_trace(
-    traffic: Trace, model: StepTimeModel, chosen: EngineConfig, num_kv_blocks: int | None
-) -> Case:
-    """Recorded traffic and a latency model; no SLOs, so that every finished request is good."""
+def trace_problem(
+    traffic: Trace, model: StepTimeModel, limits: Limits, num_kv_blocks: int | None
+) -> Problem:
+    """Recorded traffic and a latency model; without SLOs every finished request is good."""
     resolved = EngineConfig.from_settings(model.facts.get("resolved", SERVER_DEFAULTS.settings()))
     blocks = num_kv_blocks or int(model.facts.get("num_kv_blocks", SERVER_KV_BLOCKS))
-    slo = Slo(traffic.class_names, (Limits(),) * len(traffic.class_names))
-    problem = Problem(traffic, model, slo, EngineConfig(), resolved, blocks, {})
-    return Case(problem, chosen, model.facts)
+    slo = Slo(traffic.class_names, (limits,) * len(traffic.class_names))
+    return Problem(traffic, model, slo, EngineConfig(), resolved, blocks, {})
 
 
-def figures(case: Case, seed: int) -> dict[str, Any]:
+def print_case(case: Case, *, plots: bool, as_json: bool) -> None:
+    """Simulate the case and show it."""
+    simulation = case.simulate(timeline=plots and not as_json)
+    found = figures(case, simulation)
+    if as_json:
+        print_json(found)
+        return
+    print_figures(found, stdout)
+    if plots:
+        from tuner.cli.run_charts import print_run_charts
+
+        print_run_charts(case, simulation, stdout)
+
+
+def figures(case: Case, simulation: Simulation) -> dict[str, Any]:
     """Metrics of the simulated run, with `requests`, `steps`, `preemptions`, `simulation_s`."""
-    simulation = case.problem.simulate(case.config, seed=seed)
     metrics = compute(simulation.outcomes, case.problem.slo)
     full = resolve(case.config, case.problem.resolved)
     return {

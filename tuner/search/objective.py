@@ -34,8 +34,18 @@ class Problem:
     num_kv_blocks: int
     space: Mapping[str, Axis]
 
-    def simulate(self, config: EngineConfig, *, seed: int = 0) -> Simulation:
-        """Simulate the engine with `config`. Raises KnobError, SimulationError."""
+    def simulate(
+        self,
+        config: EngineConfig,
+        *,
+        seed: int = 0,
+        record: bool | tuple[float, float] = False,
+        timeline: bool = False,
+    ) -> Simulation:
+        """Simulate the engine with `config`; see `tuner.simulator.simulate` for the options.
+
+        Raises KnobError, SimulationError.
+        """
         full = resolve(config, self.resolved)
         full.check()
         return simulate(
@@ -45,11 +55,13 @@ class Problem:
             num_kv_blocks=full.num_gpu_blocks_override or self.num_kv_blocks,
             itl_limit_s=self.slo.itl_limit_s,
             seed=seed,
+            record=record,
+            timeline=timeline,
         )
 
-    def evaluate(self, config: EngineConfig) -> Metrics:
+    def evaluate(self, config: EngineConfig, *, seed: int = 0) -> Metrics:
         """Predicted metrics of `config`. The jitter has the same seed for every candidate."""
-        return compute(self.simulate(config).outcomes, self.slo)
+        return compute(self.simulate(config, seed=seed).outcomes, self.slo)
 
     def candidate(self, raw: Mapping[str, Any]) -> EngineConfig:
         """The configuration that the raw values of the space stand for."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.simulator.gaps import add_to_bins
-from tuner.simulator.memory import grow_logs
-from tuner.simulator.state import NUM_GAPS, Bins, FloatArray, IntArray, Log, State
+from tuner.simulator.memory import grow_logs, grow_steps
+from tuner.simulator.state import NUM_GAPS, NUM_STEPS, Bins, FloatArray, IntArray, Log, State
 
 MAX_LOGGED = 1 << 19
 """entries"""
@@ -31,6 +31,8 @@ class GapStore:
 
     def make_room(self, state: State) -> State:
         """The state with room in its logs: a larger log while it is small, else a drained one."""
+        if 0 < state.steps.end_s.size == state.tally.counts[NUM_STEPS]:
+            return grow_steps(state)
         logged = state.tally.counts[NUM_GAPS]
         if state.log.gap_s.size < MAX_LOGGED or 2 * logged < state.log.gap_s.size:
             return grow_logs(state)

@@ -12,6 +12,9 @@ from tuner.simulator.state import (
     NUM_LATE,
     NUM_RUNNING,
     NUM_STACKED,
+    WORST_OWN,
+    WORST_OWN_END,
+    WORST_OWN_START,
     Bins,
     IntArray,
     Log,
@@ -45,7 +48,10 @@ def log_pooled_gap(state: State, end: float) -> None:
 
 @inner
 def log_own_gap(state: State, r: int, end: float) -> None:
-    """`r` has a token at `end` after being preempted or late. Clears `last_token_s`."""
+    """`r` has a token at `end` after being preempted or late. Clears `last_token_s`.
+
+    The longest such gap is remembered.
+    """
     tally, log, progress = state.tally, state.log, state.progress
     gap, i, classes = end - progress.last_token_s[r], tally.counts[NUM_GAPS], tally.decodes.size
     klass = state.requests.klass[r]
@@ -55,6 +61,10 @@ def log_own_gap(state: State, r: int, end: float) -> None:
     log.weight[i * classes + klass] = 1
     if gap > tally.itl_limit_s[klass]:
         progress.num_slow[r] += 1
+    times = tally.times
+    if gap > times[WORST_OWN_END] - times[WORST_OWN_START]:
+        tally.counts[WORST_OWN] = r
+        times[WORST_OWN_START], times[WORST_OWN_END] = progress.last_token_s[r], end
     progress.last_token_s[r] = np.nan
     tally.counts[NUM_GAPS] = i + 1
 

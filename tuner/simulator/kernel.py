@@ -13,14 +13,9 @@ from profiler.compiled import compiled, inner
 from profiler.latency.params import StepTimeParams
 from profiler.latency.step_time import BatchShape, step_interval
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES
-from tuner.simulator.commit import (
-    commit_chunks,
-    commit_decodes,
-    describe_batch,
-    release_finished,
-)
+from tuner.simulator.commit import commit_chunks, commit_decodes, describe_batch, release_finished
 from tuner.simulator.gaps import has_log_room, log_pooled_gap
-from tuner.simulator.record import has_record_room, record_queues, record_step
+from tuner.simulator.record import add_step, has_record_room, in_window, record_queues, record_step
 from tuner.simulator.scheduler import (
     admit_waiting,
     current_threshold,
@@ -55,6 +50,7 @@ from tuner.simulator.state import (
     NUM_STEPS,
     PART_HEAD,
     QUIET,
+    RECORDING,
     SCHEDULE_AT,
     STUCK,
     VISIBLE,
@@ -107,7 +103,9 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     counts, times = state.tally.counts, state.tally.times
     start = max(times[LAST_END], times[SCHEDULE_AT])
     end = start + seconds
-    if limits.recording:
+    if limits.timeline:
+        add_step(state, batch, start, end)
+    if counts[RECORDING] == 1:
         record_step(state)
     if limits.may_starve:
         exclude_returning(state)
@@ -127,7 +125,7 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     else:
         release_finished(state, limits, ENDING_BEFORE)
         times[SCHEDULE_AT] = end
-    if limits.recording:
+    if counts[RECORDING] == 1 and limits.record_queues:
         record_queues(state, limits)
     counts[NUM_STEPS] += 1
     counts[FOLLOWS] = AFTER_CHUNKS if batch.prefill_tokens > 0 else AFTER_DECODES
@@ -138,14 +136,18 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
 @inner
 def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: FloatArray) -> None:
     """Run pure decode steps until anything else can happen: an arrival that may be admitted, a
-    decode's last step, or a shortage of blocks."""
+    decode's last step, a shortage of blocks, or the recorded window."""
     counts, times, crossing = state.tally.counts, state.tally.times, state.tally.crossing
     ring, visible_s = state.tally.ring, state.requests.visible_s
     closed = counts[BLOCKED] == 1 and not limits.adaptive  # whose cap falls with every arrival
     open_door = not closed and counts[VISIBLE] < visible_s.size
     next_s = visible_s[counts[VISIBLE]] if open_door else np.inf
+    if times[SCHEDULE_AT] < limits.record_until_s:
+        next_s = min(next_s, limits.record_from_s)
     decodes, running = counts[NUM_DECODES], counts[NUM_RUNNING]
     room = state.log.gap_s.size - 1 - running
+    if limits.timeline:  # a gap for every step here
+        room = min(room, counts[NUM_GAPS] + state.steps.end_s.size - counts[NUM_STEPS])
     phase, slot = counts[CLOCK] % crossing.size, counts[CLOCK] % ring.size
     while next_s > times[SCHEDULE_AT] and ring[slot] == NONE and counts[NUM_GAPS] < room:
         if crossing[phase] > counts[FREE_BLOCKS]:
@@ -158,6 +160,8 @@ def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: Floa
         seconds = step_interval(params, batch, running, limits.overlapped)
         start = times[LAST_END]
         end = start + seconds * jitter[counts[NUM_STEPS] % jitter.size]
+        if limits.timeline:
+            add_step(state, batch, start, end)
         log_pooled_gap(state, end)
         times[LAST_END] = end
         times[SCHEDULE_AT] = start if limits.overlapped else end
@@ -174,12 +178,11 @@ def run_all(state: State, limits: Limits, params: StepTimeParams, jitter: FloatA
     """Run until every request is finished. Returns a status; LOG_FULL may be called again."""
     counts = state.tally.counts
     while counts[NUM_FINISHED] < state.requests.visible_s.size:
+        if counts[QUIET] == 1 and not limits.may_starve and not in_window(state, limits):
+            run_quiet(state, limits, params, jitter)
+        counts[RECORDING] = 1 if in_window(state, limits) else 0
         if not has_log_room(state) or not has_record_room(state, limits):
             return LOG_FULL
-        if counts[QUIET] == 1 and not limits.may_starve and not limits.recording:
-            run_quiet(state, limits, params, jitter)
-            if not has_log_room(state):
-                return LOG_FULL
         preempted = schedule(state, limits)
         if preempted and limits.caching and not limits.identities:
             return BLOCKS_MATTER

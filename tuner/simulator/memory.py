@@ -26,17 +26,18 @@ from tuner.simulator.state import (
     RUN_HEAD,
     RUN_TAIL,
     STACK_HEAD,
+    WORST_OWN,
     FloatArray,
     IntArray,
     Limits,
     Links,
     Log,
     Progress,
-    Record,
     Requests,
     State,
     Tally,
 )
+from tuner.simulator.step_arrays import Record, Steps
 
 
 def allocate(
@@ -50,7 +51,7 @@ def allocate(
     n, classes = requests.visible_s.size, itl_limit_s.size
     counts = ints(NUM_COUNTS)
     lists = (RUN_HEAD, RUN_TAIL, PART_HEAD, PART_TAIL, STACK_HEAD, ENDING_NOW, ENDING_BEFORE)
-    counts[list(lists)] = NONE
+    counts[[*lists, WORST_OWN]] = NONE
     counts[FREE_BLOCKS] = num_kv_blocks - 1
     counts[NUM_SENT] = np.isfinite(requests.visible_s).sum()
     counts[FOLLOWS] = AFTER_IDLE
@@ -76,7 +77,8 @@ def allocate(
             ring=ints(longest + 2, NONE),
         ),
         log=Log(np.empty(room), np.empty(room * classes, dtype=np.int64)),
-        record=empty_record(8 * n + 4096 if limits.recording else 0),
+        steps=empty_steps(min(64 * n, 1 << 22) + 4096 if limits.timeline else 0),
+        record=empty_record(8 * n + 4096 if limits.record_from_s < np.inf else 0),
         prefixes=prefixes,
         pool=pool,
     )
@@ -102,6 +104,7 @@ def build_progress(n: int) -> Progress:
             slow_at_join=ints(n),
             num_slow=ints(n),
             last_token_s=np.full(n, np.nan),
+            admitted_s=np.full(n, np.nan),
             first_token_s=np.full(n, np.nan),
             finish_s=np.full(n, np.nan),
         )
@@ -153,6 +156,12 @@ def empty_record(rows: int) -> Record:
     return Record(*(np.empty(rows, dtype=np.int64) for _ in Record._fields))
 
 
+def empty_steps(rows: int) -> Steps:
+    """A timeline with room for `rows` steps."""
+    kinds = [(n, np.float64 if n.endswith("_s") else np.int64) for n in Steps._fields]
+    return cast(Steps, np.recarray(rows, dtype=kinds))
+
+
 def as_records(columns: T) -> T:
     """The columns as one array of records, which reads and writes like the NamedTuple.
 
@@ -161,6 +170,14 @@ def as_records(columns: T) -> T:
     """
     dtype = [(name, column.dtype) for name, column in columns._asdict().items()]
     return cast(T, np.rec.fromarrays(list(columns), dtype=dtype))
+
+
+def grow_steps(state: State) -> State:
+    """The same state with room for four times as many steps in its timeline."""
+    old = cast(npt.NDArray[np.void], state.steps)
+    new = empty_steps(4 * old.size)
+    cast(npt.NDArray[np.void], new)[: old.size] = old
+    return state._replace(steps=new)
 
 
 def grow_logs(state: State) -> State:

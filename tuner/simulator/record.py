@@ -1,8 +1,13 @@
-"""The step record: who got what in each step. Written only on request; O(running) per step."""
+"""What steps leave behind: a row a step (the timeline), and who got what (the record).
+
+Both are written only on request. The record costs O(running) per step, and is kept for the steps
+that are scheduled in a window of simulated time.
+"""
 
 from __future__ import annotations
 
 from profiler.compiled import inner
+from profiler.latency.step_time import BatchShape
 from tuner.simulator.blocks import computed_tokens
 from tuner.simulator.state import (
     DECODING,
@@ -14,8 +19,10 @@ from tuner.simulator.state import (
     NUM_STACKED,
     NUM_STEPS,
     PREFILLING,
+    RECORDING,
     RUN_HEAD,
     RUNS,
+    SCHEDULE_AT,
     STACK_HEAD,
     VISIBLE,
     WAITS,
@@ -25,13 +32,35 @@ from tuner.simulator.state import (
 
 
 @inner
+def in_window(state: State, limits: Limits) -> bool:
+    """Whether the next schedule() call falls into the recorded window."""
+    return limits.record_from_s <= state.tally.times[SCHEDULE_AT] < limits.record_until_s
+
+
+@inner
 def has_record_room(state: State, limits: Limits) -> bool:
-    """Whether the next step fits the record whatever happens in it."""
-    if not limits.recording:
-        return True
+    """Whether the next step fits timeline and record whatever happens in it."""
     counts = state.tally.counts
+    if limits.timeline and counts[NUM_STEPS] == state.steps.end_s.size:
+        return False
+    if counts[RECORDING] == 0:
+        return True
     most = 3 * counts[NUM_RUNNING] + counts[NUM_STACKED] + 2 * state.requests.visible_s.size
     return counts[NUM_ROWS] + most < state.record.step.size
+
+
+@inner
+def add_step(state: State, batch: BatchShape, start: float, end: float) -> None:
+    """The row of the step that runs from `start` to `end`; call before its output is committed."""
+    counts, steps = state.tally.counts, state.steps
+    i = counts[NUM_STEPS]
+    steps.schedule_s[i] = state.tally.times[SCHEDULE_AT]
+    steps.start_s[i], steps.end_s[i] = start, end
+    steps.prefill_tokens[i], steps.num_decodes[i] = batch.prefill_tokens, batch.num_decodes
+    steps.decode_context[i] = batch.decode_context
+    steps.num_running[i] = counts[NUM_RUNNING]
+    steps.num_taken[i] = counts[NEXT] - counts[NUM_STACKED]
+    steps.free[i] = counts[FREE_BLOCKS]
 
 
 @inner

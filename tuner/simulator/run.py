@@ -33,32 +33,23 @@ from tuner.simulator.state import (
     ENDLESS,
     LOG_FULL,
     NUM_PREEMPTIONS,
-    NUM_ROWS,
     NUM_STEPS,
     STUCK,
     FloatArray,
-    IntArray,
     Limits,
     Requests,
     State,
 )
-
-
-@dataclass(frozen=True)
-class StepRecord:
-    """What every step did; rows in order of time, then in the engine's order."""
-
-    step: IntArray
-    """(rows,) number of the busy step"""
-    request: IntArray
-    """(rows,) index into the trace"""
-    tokens: IntArray
-    """(rows,) tokens scheduled; -1 marks a preemption. After the step, -2 marks every running and
-    -3 every waiting request, in the order of their queues (a heap under priorities)"""
-    before: IntArray
-    """(rows,) tokens computed before"""
-    free: IntArray
-    """(rows,) free KV blocks after scheduling"""
+from tuner.simulator.timeline import (
+    OwnGap,
+    StepRecord,
+    Timeline,
+    gather_own_gap,
+    gather_record,
+    gather_timeline,
+    record_limits,
+    spread,
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,13 @@ class Simulation:
     each other for ever. The simulation stopped there; the others' status is UNFINISHED"""
     simulation_s: float
     """seconds inside the kernel"""
+    admitted_s: FloatArray
+    """(N,) schedule() call that admitted each request first, seconds; NaN for none"""
+    worst_own_gap: OwnGap | None
+    """longest gap of a request that was preempted or left out of a step; None when none was"""
     record: StepRecord | None = None
+    """filled when asked for"""
+    timeline: Timeline | None = None
     """filled when asked for"""
 
 
@@ -87,7 +84,8 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     num_kv_blocks: int,
     itl_limit_s: FloatArray | None = None,
     seed: int | None = 0,
-    record: bool = False,
+    record: bool | tuple[float, float] = False,
+    timeline: bool = False,
     concurrency: int | None = None,
 ) -> Simulation:
     """Replay `trace` through an exact copy of vLLM 0.32's scheduler under `config`.
@@ -107,7 +105,10 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     seed
         Draws the measured jitter of step times; None leaves it out.
     record
-        Also return what every step did (slow; for tests and timelines).
+        Also return who got what in every step, and the queues (slow); or, for a window of simulated
+        seconds [start, end), who got what in the steps scheduled in it, the rest at full speed.
+    timeline
+        Also return one row for every step (72 bytes each; costs little).
     concurrency
         Closed loop, as benchmark clients with a fixed concurrency send: that many requests at
         0, then the next one of the trace whenever one is answered. None is the open loop, in which
@@ -123,7 +124,8 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     prepare()
     limits = build_limits(config, num_kv_blocks, trace.prefix_block_tokens or 1)
     limits = limits._replace(
-        recording=record,
+        timeline=timeline,
+        **record_limits(record),
         identities=limits.caching and bool(prefix_blocks(trace).shared.any()),
         closed_loop=concurrency is not None,
         turnaround_s=model.frontend_in_s + model.frontend_out_s,
@@ -167,7 +169,10 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         cached_tokens=int(counts[CACHED_TOKENS]),
         endless=status == ENDLESS,
         simulation_s=spent,
+        admitted_s=spread(state.progress.admitted_s, accepted),
+        worst_own_gap=gather_own_gap(accepted, state),
         record=gather_record(accepted, state) if record else None,
+        timeline=gather_timeline(state) if timeline else None,
     )
 
 
@@ -215,9 +220,6 @@ def gather(
 ) -> Outcomes:
     """Outcomes of all requests of `trace`, the rejected ones included."""
     n, progress = trace.arrival_s.size, state.progress
-    first, finish = np.full(n, np.nan), np.full(n, np.nan)
-    first[accepted] = progress.first_token_s + frontend_out_s
-    finish[accepted] = progress.finish_s + frontend_out_s
     output, slow = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     ended = ~np.isnan(progress.finish_s)
     status = np.full(n, Status.REJECTED, dtype=np.int64)
@@ -227,8 +229,8 @@ def gather(
     gap_s, gap_weight = gaps.take(state)
     return Outcomes(
         arrival_s=trace.arrival_s,
-        first_token_s=first,
-        finish_s=finish,
+        first_token_s=spread(progress.first_token_s + frontend_out_s, accepted),
+        finish_s=spread(progress.finish_s + frontend_out_s, accepted),
         prompt_tokens=trace.prompt_tokens,
         output_tokens=output,
         status=status,
@@ -237,17 +239,4 @@ def gather(
         itl_limit_s=state.tally.itl_limit_s,
         gap_s=gap_s,
         gap_weight=gap_weight,
-    )
-
-
-def gather_record(accepted: npt.NDArray[np.bool_], state: State) -> StepRecord:
-    """The step record with request numbers of the trace."""
-    rows, record = int(state.tally.counts[NUM_ROWS]), state.record
-    original = np.flatnonzero(accepted)
-    return StepRecord(
-        step=record.step[:rows].copy(),
-        request=original[record.request[:rows]],
-        tokens=record.tokens[:rows].copy(),
-        before=record.before[:rows].copy(),
-        free=record.free[:rows].copy(),
     )

@@ -14,6 +14,8 @@ speculation, token budget at least the running requests; `starved.py` handles th
 
 from __future__ import annotations
 
+import numpy as np
+
 from profiler.compiled import inner
 from tuner.simulator.blocks import can_admit, computed_tokens, extra_blocks, grow_blocks
 from tuner.simulator.lists import append_partial, append_running
@@ -29,6 +31,7 @@ from tuner.simulator.state import (
     PART_HEAD,
     PREFILLING,
     RUN_TAIL,
+    SCHEDULE_AT,
     Limits,
     State,
 )
@@ -164,6 +167,8 @@ def start_prefill(state: State, limits: Limits, r: int, hits: int, n: int) -> No
     append_partial(state, r)
     progress.phase[r], progress.chunk[r] = PREFILLING, n
     progress.computed[r] = hits * limits.block_size
+    if np.isnan(progress.admitted_s[r]):
+        progress.admitted_s[r] = state.tally.times[SCHEDULE_AT]
     if limits.identities:
         claim_table(state, r, hits)
         if state.prefixes.findable[r] <= state.prefixes.shared[r]:

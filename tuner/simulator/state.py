@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.simulator.pool_arrays import Pool, Prefixes
+from tuner.simulator.step_arrays import Record, Steps
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -66,8 +67,10 @@ NEXT_TICKET = 27  # running number of the next admission
 CACHED_TOKENS = 28  # prompt tokens found in the prefix cache at first admissions
 FRUITLESS = 29  # preemptions since anybody got a token
 FOLLOWS = 30  # what ran last, as BatchShape.follows has it
-NUM_SENT = 31  # requests sent so far, in a closed loop
-NUM_COUNTS = 32
+RECORDING = 31  # 1 while the step being built goes into the record
+WORST_OWN = 32  # request with the longest own gap (after a preemption or lateness)
+NUM_SENT = 33  # requests sent so far, in a closed loop
+NUM_COUNTS = 34
 
 # Record.tokens of rows that are no scheduled tokens.
 PREEMPTED = -1
@@ -77,7 +80,9 @@ WAITS = -3  # waiting then
 # Indices of Tally.times.
 SCHEDULE_AT = 0  # when the next schedule() happens
 LAST_END = 1  # when the last busy step's output appears
-NUM_TIMES = 2
+WORST_OWN_START = 2  # the longest own gap so far is from here
+WORST_OWN_END = 3  # to here
+NUM_TIMES = 4
 
 
 class Limits(NamedTuple):
@@ -101,8 +106,14 @@ class Limits(NamedTuple):
     """asynchronous scheduling: two steps in flight"""
     may_starve: bool
     """a decode can be left without its token, so the running pass visits every request"""
-    recording: bool
-    """write the step record (tests, timelines)"""
+    record_from_s: float
+    """steps scheduled from here on are recorded"""
+    record_until_s: float
+    """and no more from here on"""
+    record_queues: bool
+    """record the queues after each step too"""
+    timeline: bool
+    """keep one row for every step"""
     priority: bool
     """waiting and victims by (priority, arrival), not first come first served"""
     caching: bool
@@ -154,6 +165,8 @@ class Progress(NamedTuple):
     """(N,) gaps longer than the class's ITL limit"""
     last_token_s: FloatArray
     """(N,) preempted or late: when its last token appeared; NaN otherwise"""
+    admitted_s: FloatArray
+    """(N,) the schedule() call that admitted it first"""
     first_token_s: FloatArray
     """(N,)"""
     finish_s: FloatArray
@@ -216,21 +229,6 @@ class Bins(NamedTuple):
     """(B * C,) requests of each class that had them"""
 
 
-class Record(NamedTuple):
-    """What each step did, row by row; filled only when `Limits.recording`."""
-
-    step: IntArray
-    """(rows,) number of the step, empty ones not counted"""
-    request: IntArray
-    """(rows,) request"""
-    tokens: IntArray
-    """(rows,) tokens scheduled, or PREEMPTED, RUNS, WAITS"""
-    before: IntArray
-    """(rows,) tokens computed before"""
-    free: IntArray
-    """(rows,) free blocks after scheduling"""
-
-
 class State(NamedTuple):
     """All of it."""
 
@@ -239,6 +237,7 @@ class State(NamedTuple):
     links: Links
     tally: Tally
     log: Log
+    steps: Steps
     record: Record
     prefixes: Prefixes
     pool: Pool

@@ -20,6 +20,7 @@ from tuner.simulator.state import (
     NONE,
     NUM_PREEMPTIONS,
     PREEMPTED,
+    RECORDING,
     RUN_HEAD,
     RUN_TAIL,
     WAITING,
@@ -53,7 +54,7 @@ def preempt(state: State, limits: Limits, r: int, scheduled: int) -> None:
     that token finishes it before the queue is looked at again.
     """
     counts, progress = state.tally.counts, state.progress
-    if limits.recording:
+    if counts[RECORDING] == 1:
         add_row(state, r, PREEMPTED, 0)
     remove_running(state, r)
     computed = computed_tokens(state, r)

@@ -10,34 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tuner.cli.app import main
-
-
-@pytest.fixture
-def stallfree(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs a command in this process: (exit code, stdout, stderr)."""
-
-    def run(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["stallfree", *(str(w) for w in words)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
-
-@pytest.fixture
-def in_study_folder(monkeypatch: pytest.MonkeyPatch, finished_run: Path, small_study: Path) -> Path:
-    """The study file, with its finished run in the default place."""
-    assert finished_run.is_dir()
-    monkeypatch.chdir(small_study.parent)
-    return small_study
-
 
 def test_help_is_light() -> None:
     """No command pulls its heavy parts in before it runs."""
@@ -207,6 +179,13 @@ WRONG = [
     ),
     (["simulate", "small.yaml", "--set", "max_num_seqs=many"], "must be int, got 'many'"),
     (["simulate", "--trace", "x.csv", "--latency-model", "none"], "no latency model 'none'"),
+    (["simulate", "small.yaml", "--slo", "ttft_p99=1"], "go without a study"),
+    (["simulate", "small.yaml", "--config", "a:max_num_seqs=4"], "go with --load-curve"),
+    (["simulate", "small.yaml", "--load-curve", "--config", "max_num_seqs=4"], "with a name of"),
+    (["simulate", "small.yaml", "--load-curve", "--config", "a:max_num_seqs"], "needs NAME=VALUE"),
+    (["simulate", "small.yaml", "--load-curve", "--plot", "x.png"], "--plot writes an HTML file"),
+    (["simulate", "small.yaml", "--load-curve", "--explain", "worst-itl"], "remove one of them"),
+    (["simulate", "small.yaml", "--explain", "why"], "give worst-itl, worst-ttft or request:N"),
     (["export", "small.yaml", "--target", "tgi"], "unknown export target 'tgi'"),
     (["profile", "small.yaml", "--budget", "soon"], "must be like 90s"),
     (["dashboard", "nowhere"], "no finished run under nowhere"),

@@ -14,8 +14,9 @@ from profiler.latency.step_time import BatchShape, step_interval
 from tuner.simulator.build import build_limits
 from tuner.simulator.difftest.cases import Case, jobs_of
 from tuner.simulator.difftest.loop import EngineLoop, Job, Row, Scheduler
-from tuner.simulator.run import Simulation, StepRecord, simulate
+from tuner.simulator.run import Simulation, simulate
 from tuner.simulator.state import PREEMPTED, RUNS, WAITS
+from tuner.simulator.timeline import StepRecord
 
 MakeScheduler = Callable[[dict[str, Any], int], Scheduler]
 """settings and number of KV blocks to a scheduler"""
