@@ -28,6 +28,13 @@ def simulate(
     num_kv_blocks: Annotated[
         int | None, typer.Option(min=2, help="KV blocks (without a study).")
     ] = None,
+    windows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Arrival windows for intervals and chances; default the study's, else 1 (none).",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the step-time jitter.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
@@ -57,7 +64,7 @@ def simulate(
         case = from_trace(traffic, model, chosen, num_kv_blocks)
     else:
         raise StudyError("give a study, or both --trace and --latency-model")
-    found = figures(case, seed)
+    found = figures(case, seed, windows)
     if json:
         print_json(found)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from profiler.engine_config import EngineConfig, parse_value
 from profiler.errors import KnobError, ResultsError
 from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
-from tuner.metrics import compute
+from tuner.intervals import odds
 from tuner.results import RunFolder
 from tuner.search.objective import Problem, not_sampled
 from tuner.search.space import resolve
@@ -87,11 +87,15 @@ def from_trace(
     return Case(problem, chosen)
 
 
-def figures(case: Case, seed: int) -> dict[str, Any]:
-    """Metrics of the simulated run, with `requests`, `steps`, `preemptions`, `simulation_s`."""
-    simulation = case.problem.simulate(case.config, seed=seed)
-    metrics = compute(simulation.outcomes, case.problem.slo)
-    full = resolve(case.config, case.problem.resolved)
+def figures(case: Case, seed: int, windows: int | None = None) -> dict[str, Any]:
+    """Metrics of the simulated run, with `requests`, `steps`, `preemptions`, `simulation_s`.
+
+    `windows` replaces the number of arrival windows that the case comes with.
+    """
+    problem = case.problem if windows is None else replace(case.problem, windows=windows)
+    simulation = problem.simulate(case.config, seed=seed)
+    metrics = problem.score(simulation, case.config, seed=seed)
+    full = resolve(case.config, problem.resolved)
     return {
         "settings": case.config.settings(),
         **metrics.to_dict(),
@@ -99,19 +103,24 @@ def figures(case: Case, seed: int) -> dict[str, Any]:
         "steps": simulation.num_steps,
         "preemptions": simulation.num_preemptions,
         "simulation_s": simulation.simulation_s,
-        "not_sampled": not_sampled(case.problem.model, full, case.problem.trace),
+        "not_sampled": not_sampled(problem.model, full, problem.trace),
     }
+
+
+_NOT_ROWS = ("settings", "violations", "classes", "not_sampled", "intervals", "chance")
 
 
 def print_figures(found: dict[str, Any], console: Console) -> None:
     """The figures as a table, times in milliseconds where they are short."""
     table = Table("figure", "value", title=f"simulated with {found['settings'] or 'defaults'}")
     for name, value in found.items():
-        if name not in ("settings", "violations", "classes", "not_sampled"):
-            table.add_row(name, _text(value))
+        if name not in _NOT_ROWS:
+            table.add_row(name, _text(value) + _interval(found["intervals"].get(name)))
     for name, violation in found["violations"].items():
         if not name.endswith(".unserved"):
             table.add_row(f"{name} against its limit", f"{100 * violation:+.0f} %")
+    for name in found["chance"]:
+        table.add_row(f"chance to meet {name}", odds(found, name))
     console.print(table)
     if found["num_rejected"]:
         console.print(
@@ -121,6 +130,10 @@ def print_figures(found: dict[str, Any], console: Console) -> None:
         )
     for sentence in found["not_sampled"]:
         console.print(f"Not sampled by the latency model: {sentence}", highlight=False)
+
+
+def _interval(ends: list[float] | None) -> str:
+    return "" if ends is None else f" ({_text(ends[0])}-{_text(ends[1])})"
 
 
 def _text(value: Any) -> str:
