@@ -121,13 +121,11 @@ class _Part:
 
     def add(self, window: Outcomes, metrics: Metrics) -> None:
         """Take one drawn window into account, unless it has no such requests."""
-        own = metrics
-        if self.column is not None:
-            if self.name not in metrics.classes:
-                return
-            own = metrics.classes[self.name]
-        self.windows.append(own)
-        self.shares.append(self._share_below(window))
+        only = self.column is None or (window.request_class == self.column).all()
+        own = metrics if only else metrics.classes.get(self.name)
+        if own is not None:
+            self.windows.append(own)
+            self.shares.append(self._share_below(window))
 
     def intervals(self) -> Intervals:
         """Figure -> (low, high); without the figures that some window lacks."""

@@ -265,14 +265,14 @@ def _points(trials: list[Trial]) -> list[dict[str, Any]]:
         {
             "number": t.number,
             "settings": t.settings,
-            "ttft_p99_s": t.metrics.to_dict()["ttft_p99_s"],
-            "itl_p99_s": t.metrics.to_dict()["itl_p99_s"],
-            "goodput_rps": t.metrics.goodput_rps,
-            "intervals": t.metrics.intervals,
-            "chance": t.metrics.chance,
+            **{name: t.metrics.to_dict()[name] for name in _SHOWN},
             "feasible": t.feasible,
             "on_front": t.number in best,
         }
         for t in trials
         if t.metrics is not None
     ]
+
+
+_SHOWN = ("ttft_p99_s", "itl_p99_s", "goodput_rps", "intervals", "chance")
+"""what the front keeps of a trial's metrics"""
