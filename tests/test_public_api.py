@@ -23,6 +23,7 @@ SIGNATURES = {
     "profiler.traffic.synthetic.synthesize": "(spec)",
     "tuner.export.emit.emit": "(files, folder)",
     "tuner.export.targets.render": "(results, target)",
+    "tuner.intervals.over_windows": "(outcomes, drawn, slo)",
     "tuner.metrics.compute": "(outcomes, slo)",
     "tuner.search.confirm.confirm": "(plan, folder, alive, ui)",
     "tuner.search.optimize.search": "(problem, database, options, progress)",
@@ -33,6 +34,7 @@ SIGNATURES = {
     ),
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",
+    "tuner.windows.draw_windows": "(trace, num_windows)",
 }
 
 

@@ -16,8 +16,16 @@ Chance to meet
     Share of the windows, the trace included, that meet an SLO; "all" for every SLO at once. With 8
     windows it moves in steps of 1/8.
 
-How often the intervals cover is measured by `tests/benchmarks/test_window_coverage.py`. Both speak
-of traffic and jitter alone: the error of the latency model comes on top.
+Measured with the simulator as the truth (`tests/benchmarks/test_window_coverage.py`, 8 windows,
+20 to 100 independent traces a case): from 100 to 2,000 requests the medians and goodput are covered
+in 84 to 95 % of the traces, ITL p99 in 82 to 94 %, TPOT p99 in 78 to 85 %. TTFT p99: 71 % with 100
+requests, where it is the worst two of them and no resampling can know worse ones; 88 to 90 % with
+400 and 2,000; 76 % at twice the rate, where long queues give it a heavy tail. An hour whose rate
+over time comes back exactly: 95 to 100 %, because windows let the rate vary. The mean chance to
+meet was within 0.07 of the share of other traces that met.
+
+What they do not hold: the error of the latency model, and hours whose load differs from the
+recorded one.
 """
 
 from __future__ import annotations
