@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from tuner.intervals import odds
 from tuner.results import DEFAULT_ROOT, Candidate, Results, RunFolder, find_runs
 
 _FIGURES = ("ttft_p50_s", "ttft_p99_s", "itl_p50_s", "itl_p99_s", "goodput_rps")
@@ -74,8 +76,14 @@ def confirmed(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _figures(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: metrics[name] for name in _FIGURES}
+def _figures(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The figures, 90 % intervals of the p99s as text, and the chance to meet the SLOs."""
+    intervals = {
+        f"{name}, 90 %": "-".join(f"{end:.3g}" for end in metrics["intervals"].get(name, ()))
+        for name in ("ttft_p99_s", "itl_p99_s")
+    }
+    figures = {name: metrics[name] for name in _FIGURES}
+    return {**figures, **intervals, "chance to meet": odds(metrics)}
 
 
 def _role(results: Results, candidate: Candidate) -> str:

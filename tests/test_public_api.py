@@ -24,6 +24,7 @@ SIGNATURES = {
     "tuner.explain.explain": "(scene, what)",
     "tuner.export.emit.emit": "(files, folder)",
     "tuner.export.targets.render": "(results, target)",
+    "tuner.intervals.over_windows": "(outcomes, drawn, slo)",
     "tuner.metrics.compute": "(outcomes, slo)",
     "tuner.search.confirm.confirm": "(plan, folder, alive, ui)",
     "tuner.search.load_curve.load_curves": "(problem, configs, progress, *, seed, factors)",
@@ -35,6 +36,7 @@ SIGNATURES = {
     ),
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",
+    "tuner.windows.draw_windows": "(trace, num_windows)",
 }
 
 

@@ -71,6 +71,12 @@ class Metrics:
     """"class.limit" -> (figure - limit) / limit: positive when violated"""
     classes: dict[str, Metrics] = field(default_factory=dict)
     """figures of each class; empty when there is one class only"""
+    num_windows: int = 1
+    """arrival windows scored, the traffic itself included (see `tuner.intervals`)"""
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """figure -> low and high end of its 90 % interval; empty with one window"""
+    chance: dict[str, float] = field(default_factory=dict)
+    """"class.limit" and "all" -> share of the windows that meet it; empty with one window"""
 
     @property
     def worst_violation(self) -> float:
@@ -94,8 +100,12 @@ class Metrics:
         known = {f.name: plain[f.name] for f in fields(cls)}
         classes = {name: cls.from_dict(c) for name, c in known.pop("classes").items()}
         violations = {k: _or_inf(v) for k, v in known.pop("violations").items()}
+        intervals = {k: tuple(v) for k, v in known.pop("intervals").items()}
+        chance = known.pop("chance")
         numbers: dict[str, Any] = {k: math.nan if v is None else v for k, v in known.items()}
-        return cls(**numbers, violations=violations, classes=classes)
+        return cls(
+            **numbers, violations=violations, classes=classes, intervals=intervals, chance=chance
+        )
 
 
 def _or_inf(value: float | None) -> float:
@@ -105,34 +115,39 @@ def _or_inf(value: float | None) -> float:
 def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _without_nan(v) for k, v in value.items()}
+    if isinstance(value, tuple):
+        return [_without_nan(v) for v in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value
 
 
-def weighted_percentile(values: FloatArray, weights: IntArray, percent: float) -> float:
-    """Smallest value that at least `percent` of the total weight does not exceed.
+def weighted_percentiles(
+    values: FloatArray, weights: IntArray, percents: Sequence[float]
+) -> list[float]:
+    """For each percent the smallest value that at least so much of the weight does not exceed.
 
     The inverted empirical distribution function (Hyndman & Fan 1996, definition 1): equal to
-    `numpy.percentile(numpy.repeat(values, weights), percent, method="inverted_cdf")`.
+    `numpy.percentile(numpy.repeat(values, weights), percents, method="inverted_cdf")`.
 
     Parameters
     ----------
     values, weights
         (G,) each; weights are counts, not negative.
+    percents
+        (P,) from 0 to 100.
 
     Returns
     -------
-    NaN when the total weight is 0.
+    (P,) NaNs when the total weight is 0.
     """
-    used = weights > 0
-    values, weights = values[used], weights[used]
-    if values.size == 0:
-        return math.nan
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values)
     reached = np.cumsum(weights[order])
-    wanted = math.ceil(round(percent / 100 * int(reached[-1]), 9))
-    return float(values[order][np.searchsorted(reached, max(wanted, 1))])
+    if reached.size == 0 or reached[-1] == 0:
+        return [math.nan] * len(percents)
+    wanted = [math.ceil(round(percent / 100 * int(reached[-1]), 9)) for percent in percents]
+    found = values[order[np.searchsorted(reached, np.maximum(wanted, 1))]]
+    return [float(value) for value in found]
 
 
 def _percentile(values: FloatArray, percent: float) -> float:
@@ -181,6 +196,9 @@ def _figures(outcomes: Outcomes, good: BoolArray, rows: BoolArray, weight: IntAr
     tpot = _tpot(outcomes)[rows]
     tpot = tpot[np.isfinite(tpot)]
     gaps, total = outcomes.gap_s, int(weight.sum())
+    itl_p50_s, itl_p90_s, itl_p99_s, itl_max_s = weighted_percentiles(
+        gaps, weight, (50, 90, 99, 100)
+    )
     duration, num = _span(outcomes), int(rows.sum())
     num_good, num_finished = int(good[rows].sum()), int((status == Status.FINISHED).sum())
     tokens = int(outcomes.output_tokens[rows].sum())
@@ -200,10 +218,10 @@ def _figures(outcomes: Outcomes, good: BoolArray, rows: BoolArray, weight: IntAr
         ttft_p90_s=_percentile(ttft, 90),
         ttft_p99_s=_percentile(ttft, 99),
         itl_mean_s=float(gaps @ weight / total) if total else math.nan,
-        itl_p50_s=weighted_percentile(gaps, weight, 50),
-        itl_p90_s=weighted_percentile(gaps, weight, 90),
-        itl_p99_s=weighted_percentile(gaps, weight, 99),
-        itl_max_s=weighted_percentile(gaps, weight, 100),
+        itl_p50_s=itl_p50_s,
+        itl_p90_s=itl_p90_s,
+        itl_p99_s=itl_p99_s,
+        itl_max_s=itl_max_s,
         tpot_mean_s=_mean(tpot),
         tpot_p50_s=_percentile(tpot, 50),
         tpot_p99_s=_percentile(tpot, 99),
@@ -244,7 +262,11 @@ def compute(outcomes: Outcomes, slo: Slo) -> Metrics:
     for index, (name, limits) in enumerate(zip(slo.class_names, slo.limits, strict=True)):
         rows = outcomes.request_class == index
         if rows.any():
-            figures = _figures(outcomes, good, rows, outcomes.gap_weight[:, index])
+            figures = (
+                overall
+                if rows.all()
+                else _figures(outcomes, good, rows, outcomes.gap_weight[:, index])
+            )
             own = _violations(name, figures, limits)
             classes[name] = replace(figures, violations=own)
             violations |= own

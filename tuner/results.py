@@ -29,7 +29,7 @@ from typing import Any
 from profiler.errors import ResultsError
 from profiler.outcomes import Outcomes
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 DEFAULT_ROOT = Path("stallfree-runs")
 
 
@@ -80,7 +80,7 @@ class Results:
     recommended: Candidate
     candidates: list[Candidate]
     front: list[dict[str, Any]]
-    """every finished trial: number, settings, values, feasible, on_front"""
+    """every finished trial: number, settings, values with intervals, chance, feasible, on_front"""
     slo: dict[str, dict[str, float]]
     """limits per class, seconds"""
     trials: int
@@ -164,8 +164,8 @@ class RunFolder:
             known = read_json(marker)
             if known.get("fingerprint") != fingerprint:
                 raise ResultsError(
-                    f"{self.path} holds a run of a study with other traffic, engine, SLOs or "
-                    "search space; give --fresh to start again or another --out"
+                    f"{self.path} holds a run of a study with other traffic, engine, SLOs, search "
+                    "space or windows; give --fresh to start again or another --out"
                 )
             if not resume:
                 raise ResultsError(

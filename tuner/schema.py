@@ -153,6 +153,7 @@ class SearchSection(_Section):
     trials: int = Field(default=100, ge=1)
     seed: int = Field(default=0, ge=0)
     workers: int = Field(default=1, ge=1)
+    windows: int = Field(default=8, ge=1)
     space: dict[str, Axis] = Field(min_length=1)
 
     @field_validator("space")

@@ -114,7 +114,7 @@ class Trace:
                 f"no request arrives from {start_s:g} s to {end_s:g} s; "
                 f"the trace lasts {self.duration_s:g} s, choose a window inside it"
             )
-        return self._take(keep)
+        return self.take(keep)
 
     def scale_rate(self, rate_rps: float) -> Trace:
         """Stretch or squeeze all times by one factor so that the mean rate is `rate_rps`.
@@ -172,7 +172,7 @@ class Trace:
                 f"ask for 1 to {self.num_requests}"
             )
         rng = np.random.default_rng(seed)
-        return self._take(np.sort(rng.choice(self.num_requests, size=num, replace=False)))
+        return self.take(np.sort(rng.choice(self.num_requests, size=num, replace=False)))
 
     def describe(self) -> dict[str, Any]:
         """Plain figures for reports and JSON: counts, rate, percentiles of lengths, classes."""
@@ -237,7 +237,8 @@ class Trace:
             raise TraceError(f"{name}: the content does not match its digest; the file was changed")
         return trace
 
-    def _take(self, index: IntArray) -> Trace:
+    def take(self, index: IntArray) -> Trace:
+        """Requests `index`, at their own times, re-based so that the first arrives at 0."""
         hashes, offsets = self.prefix_hashes, self.prefix_offsets
         if hashes is not None and offsets is not None:
             hashes, offsets = take_segments(hashes, offsets, index)

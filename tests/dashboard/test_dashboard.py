@@ -30,7 +30,11 @@ def test_studies_page(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert not app.exception
     assert app.title[0].value == "Studies"
     assert list(app.dataframe[0].value["run"]) == ["small"]
-    assert set(app.dataframe[1].value["source"]) >= {"predicted", "measured"}
+    table = app.dataframe[1].value
+    assert set(table["source"]) >= {"predicted", "measured"}
+    predicted = table[table["source"] == "predicted"]
+    assert all(text.endswith("/8") for text in predicted["chance to meet"])
+    assert all("-" in text for text in predicted["ttft_p99_s, 90 %"])
 
 
 def test_front_page(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

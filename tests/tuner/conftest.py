@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from profiler.outcomes import TokenTimes, outcomes_from_token_times
+from tuner.intervals import over_windows
 from tuner.metrics import compute
 from tuner.results import Candidate, Results, SavedReplay, Verdict
 from tuner.slo import Limits, Slo
@@ -35,9 +36,11 @@ def saved_replay() -> SavedReplay:
 def candidate(label: str, settings: dict[str, Any], step_s: float) -> Candidate:
     """A candidate whose every step took `step_s`."""
     metrics = compute(_replay(step_s).raw, SLO).to_dict()
+    windows = (_replay(step_s * share).raw for share in (0.5, 2.0, 4.0))
+    predicted = over_windows(_replay(step_s).raw, windows, SLO).to_dict()
     replays = [{"speed": 1.0, "fidelity": {"ok": True}, "engine_version": "1"}]
     resolved = {"max_num_batched_tokens": 2048, "enable_prefix_caching": True, **settings}
-    return Candidate(label, settings, metrics, metrics, metrics, replays, resolved)
+    return Candidate(label, settings, predicted, metrics, metrics, replays, resolved)
 
 
 @pytest.fixture

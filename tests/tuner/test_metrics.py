@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from profiler.outcomes import Outcomes, TokenTimes, outcomes_from_token_times
-from tuner.metrics import Metrics, compute, good_requests, pool, weighted_percentile
+from tuner.metrics import Metrics, compute, good_requests, pool, weighted_percentiles
 from tuner.slo import Limits, Slo
 
 SLO = Slo(("default",), (Limits(ttft_p99_s=1.0, itl_p99_s=0.1),))
@@ -36,19 +36,21 @@ def outcomes_of(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_weighted_percentile_equals_repeating(seed: int) -> None:
+def test_weighted_percentiles_equal_repeating(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, 40))
     values = rng.choice([0.1, 0.2, 0.2, 0.5, 1.0], size) * rng.integers(1, 4, size)
     weights = rng.integers(0, 5, size)
     weights[0] += 1
-    for percent in (0, 1, 50, 90, 99, 99.9, 100):
-        expected = np.percentile(np.repeat(values, weights), percent, method="inverted_cdf")
-        assert weighted_percentile(values, weights, percent) == expected
+    percents = (0, 1, 50, 90, 99, 99.9, 100)
+    expected = np.percentile(np.repeat(values, weights), percents, method="inverted_cdf")
+    assert weighted_percentiles(values, weights, percents) == expected.tolist()
 
 
-def test_weighted_percentile_of_nothing_is_nan() -> None:
-    assert math.isnan(weighted_percentile(np.array([1.0]), np.array([0]), 99))
+@pytest.mark.parametrize("size", [0, 1])
+def test_weighted_percentiles_of_nothing_are_nan(size: int) -> None:
+    found = weighted_percentiles(np.ones(size), np.zeros(size, dtype=np.int64), (50, 99))
+    assert np.isnan(found).tolist() == [True, True]
 
 
 def test_figures_of_two_requests() -> None:

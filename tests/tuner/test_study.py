@@ -64,6 +64,7 @@ BAD = [
     ({"search": ..., "serch": {}}, r"unknown key serch; did you mean search\?"),
     ({"search.trials": "many"}, r"search\.trials: .*got 'many'"),
     ({"search.trials": True}, r"search\.trials: .*got True"),
+    ({"search.windows": 0}, r"search\.windows: .*greater than or equal to 1, got 0"),
     ({"search.trials": 0}, r"search\.trials: .*greater than or equal to 1, got 0"),
     ({"traffic.rate_rps": float("inf")}, r"traffic\.rate_rps: .*finite"),
     ({"name": "a/b"}, r"name: .*got 'a/b'"),

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.cli.charts import Series, chart, is_wide
+from tuner.intervals import ALL, odds
 from tuner.results import Candidate, Results, Verdict
 
 _ROWS = (
@@ -61,14 +62,26 @@ def metrics_table(results: Results) -> Table:
         for label, key, scale in _ROWS:
             table.add_row(label, *_cells(candidate, key, scale))
         table.add_row("machine speed", "1.00", _speeds(candidate), "1.00", "")
+        for label, chance in _chances(candidate.predicted):
+            table.add_row(label, chance, "", "", "")
         table.add_section()
     return table
 
 
 _CAPTION = (
-    "at profile speed: measured times scaled by the machine's speed during the replay; "
+    "predicted: with 90 % intervals, and chance to meet the SLOs, over windows of the replayed "
+    "traffic; at profile speed: measured times scaled by the machine's speed during the replay; "
     "error: predicted against that"
 )
+
+
+def _chances(predicted: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """The chance to meet all SLOs, and that of each that is not met in every window."""
+    if predicted is None or not predicted["chance"]:
+        return []
+    missed = [k for k, share in predicted["chance"].items() if k != ALL and share < 1]
+    rows = [("chance to meet the SLOs", odds(predicted))]
+    return rows + [(f"  {name}", odds(predicted, name)) for name in missed]
 
 
 def _cells(candidate: Candidate, key: str, scale: float) -> list[str]:
@@ -77,7 +90,13 @@ def _cells(candidate: Candidate, key: str, scale: float) -> list[str]:
     error = "-"
     if predicted is not None and corrected:
         error = f"{100 * (predicted - corrected) / corrected:+.1f} %"
-    return [*(_number(v, scale) for v in (predicted, measured, corrected)), error]
+    shown = _number(predicted, scale) + _interval(candidate.predicted, key, scale)
+    return [shown, _number(measured, scale), _number(corrected, scale), error]
+
+
+def _interval(metrics: dict[str, Any] | None, key: str, scale: float) -> str:
+    ends = None if metrics is None else metrics["intervals"].get(key)
+    return "" if ends is None else f" ({'-'.join(_number(end, scale) for end in ends)})"
 
 
 def _value(metrics: dict[str, Any] | None, key: str) -> float | None:
@@ -132,8 +151,23 @@ def verdict_line(results: Results) -> str:
             f"which misses {missed}."
         )
     if results.verdict is Verdict.DEFAULT_IS_BEST:
-        return f"The engine default meets the SLOs and nothing measured better ({where})."
-    return f"Recommended: {results.recommended.label}; it meets the SLOs, measured ({where})."
+        return (
+            f"The engine default meets the SLOs and nothing measured better ({where})."
+            f"{_outlook(results)}"
+        )
+    return (
+        f"Recommended: {results.recommended.label}; it meets the SLOs, measured ({where})."
+        f"{_outlook(results)}"
+    )
+
+
+def _outlook(results: Results) -> str:
+    """Predicted chance of the recommended configuration, beside the default's where they differ."""
+    chosen, default = results.recommended.predicted, results.default.predicted
+    if chosen is None or default is None or not chosen["chance"]:
+        return ""
+    beside = "" if chosen is default else f", the engine default {odds(default)}"
+    return f" Predicted chance to meet them on traffic like this: {odds(chosen)}{beside}."
 
 
 def _num_measured(results: Results) -> int:

@@ -31,6 +31,13 @@ SloOption = Annotated[
         help="SLOs (without a study): ttft_p99, itl_p99, tpot_p99; e.g. ttft_p99=2,itl_p99=0.05.",
     ),
 ]
+WindowsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Arrival windows for intervals and chances; default the study's, else 1 (none).",
+    ),
+]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of the step-time jitter.")]
 UncheckedOption = Annotated[
     bool,
@@ -82,6 +89,7 @@ def simulate(
     columns: MapOption = None,
     num_kv_blocks: BlocksOption = None,
     slo: SloOption = None,
+    windows: WindowsOption = None,
     seed: SeedOption = 0,
     unchecked_engine: UncheckedOption = False,
     load_curve: LoadCurveOption = False,
@@ -107,7 +115,7 @@ def simulate(
     if load_curve and explain is not None:
         raise StudyError("--explain goes without --load-curve; remove one of them")
     source = Source(study, trace, latency_model, columns, num_kv_blocks, slo)
-    case = read_case(source, parse_settings(settings or []), seed)
+    case = read_case(source, parse_settings(settings or []), seed).over_windows(windows)
     if note := case.unchecked_note(accept=unchecked_engine):
         stderr.print(note, highlight=False, soft_wrap=True)
     if load_curve:

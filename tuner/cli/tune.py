@@ -23,6 +23,10 @@ def tune(
         int | None, typer.Option(min=1, help="Configurations to search, the default included.")
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Search processes.")] = None,
+    windows: Annotated[
+        int | None,
+        typer.Option(min=1, help="Arrival windows to score each configuration over; 1 for none."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of search and prompts.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted run.")
@@ -54,6 +58,7 @@ def tune(
         "profile.path": profile,
         "search.trials": trials,
         "search.workers": workers,
+        "search.windows": windows,
         "search.seed": seed,
         "engine.unchecked": unchecked_engine or None,
     }

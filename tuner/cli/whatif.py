@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from profiler.traffic.readers import read_trace
 from profiler.traffic.trace import Trace
 from profiler.versions import EngineUse, require_checked
 from tuner.cli.console import find_run, print_json, stdout
-from tuner.metrics import compute
+from tuner.intervals import odds
 from tuner.results import RunFolder, find_runs
 from tuner.search.objective import Problem, not_sampled
 from tuner.search.space import resolve
@@ -81,6 +81,12 @@ class Case:
         facts, full = self.facts, resolve(self.config, self.problem.resolved)
         use = EngineUse(facts.get("engine", ""), facts.get("version", ""), full.settings())
         return require_checked(use, accept=accept or self.accepted)
+
+    def over_windows(self, windows: int | None) -> Case:
+        """The same scored over that many arrival windows; None leaves it as it is."""
+        if windows is None:
+            return self
+        return replace(self, problem=replace(self.problem, windows=windows))
 
     def simulate(
         self, *, record: bool | tuple[float, float] = False, timeline: bool = False
@@ -184,7 +190,7 @@ def print_case(case: Case, *, plots: bool, as_json: bool) -> None:
 
 def figures(case: Case, simulation: Simulation) -> dict[str, Any]:
     """Metrics of the simulated run, with `requests`, `steps`, `preemptions`, `simulation_s`."""
-    metrics = compute(simulation.outcomes, case.problem.slo)
+    metrics = case.problem.score(simulation, case.config, seed=case.seed)
     full = resolve(case.config, case.problem.resolved)
     return {
         "settings": case.config.settings(),
@@ -198,15 +204,28 @@ def figures(case: Case, simulation: Simulation) -> dict[str, Any]:
     }
 
 
+_NOT_ROWS = (
+    "settings",
+    "violations",
+    "classes",
+    "not_sampled",
+    "unchecked_engine",
+    "intervals",
+    "chance",
+)
+
+
 def print_figures(found: dict[str, Any], console: Console) -> None:
     """The figures as a table, times in milliseconds where they are short."""
     table = Table("figure", "value", title=f"simulated with {found['settings'] or 'defaults'}")
     for name, value in found.items():
-        if name not in ("settings", "violations", "classes", "not_sampled", "unchecked_engine"):
-            table.add_row(name, _text(value))
+        if name not in _NOT_ROWS:
+            table.add_row(name, _text(value) + _interval(found["intervals"].get(name)))
     for name, violation in found["violations"].items():
         if not name.endswith(".unserved"):
             table.add_row(f"{name} against its limit", f"{100 * violation:+.0f} %")
+    for name in found["chance"]:
+        table.add_row(f"chance to meet {name}", odds(found, name))
     console.print(table)
     if found["num_rejected"]:
         console.print(
@@ -216,6 +235,10 @@ def print_figures(found: dict[str, Any], console: Console) -> None:
         )
     for sentence in found["not_sampled"]:
         console.print(f"Not sampled by the latency model: {sentence}", highlight=False)
+
+
+def _interval(ends: list[float] | None) -> str:
+    return "" if ends is None else f" ({_text(ends[0])}-{_text(ends[1])})"
 
 
 def _text(value: Any) -> str:

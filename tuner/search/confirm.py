@@ -23,15 +23,17 @@ from profiler.engine_config import EngineConfig
 from profiler.engines.base import Engine
 from profiler.errors import EngineStartError, EvidenceError, StallfreeError
 from profiler.latency.base import StepTimeModel
-from profiler.outcomes import TokenTimes, outcomes_from_token_times
+from profiler.outcomes import Outcomes, TokenTimes, outcomes_from_token_times
 from profiler.replay import DEFAULT_MAX_LATE_S, Replay, replay
 from profiler.traffic.trace import Trace
+from tuner.intervals import over_windows
 from tuner.metrics import Metrics, compute, pool
 from tuner.results import Candidate, RunFolder, SavedReplay
 from tuner.search.objective import not_sampled
 from tuner.search.progress import Ui
 from tuner.simulator import simulate
 from tuner.slo import Slo
+from tuner.windows import draw_windows
 
 Start = Callable[[EngineConfig], Engine]
 LATE_SHARE = 0.05
@@ -53,6 +55,8 @@ class Plan:
     """sentinel time of the profile, seconds"""
     rounds: int
     seed: int
+    windows: int = 1
+    """arrival windows that a prediction is made over"""
 
 
 class Engines:
@@ -214,17 +218,24 @@ def _predict(plan: Plan, resolved: EngineConfig, num_kv_blocks: int) -> Metrics:
     """Predicted metrics of the replayed requests, with the engine's own resolved settings.
 
     Pooled over as many rounds as are replayed, each with its own jitter: a p99 of few requests
-    depends on how many there are.
+    depends on how many there are. So is every window.
     """
-    rounds = [
-        simulate(
-            plan.trace,
-            resolved,
-            plan.model,
-            num_kv_blocks=num_kv_blocks,
-            itl_limit_s=plan.slo.itl_limit_s,
-            seed=plan.seed + round_,
-        ).outcomes
-        for round_ in range(plan.rounds)
-    ]
-    return compute(pool(rounds), plan.slo)
+
+    def pooled(trace: Trace, window: int) -> Outcomes:
+        rounds = [
+            simulate(
+                trace,
+                resolved,
+                plan.model,
+                num_kv_blocks=num_kv_blocks,
+                itl_limit_s=plan.slo.itl_limit_s,
+                seed=plan.seed + window * plan.rounds + round_,
+            ).outcomes
+            for round_ in range(plan.rounds)
+        ]
+        return pool(rounds)
+
+    drawn = enumerate(draw_windows(plan.trace, plan.windows), start=1)
+    return over_windows(
+        pooled(plan.trace, 0), (pooled(trace, window) for window, trace in drawn), plan.slo
+    )

@@ -78,7 +78,7 @@ def load_curves(
 ) -> list[LoadCurve]:
     """The load curve of each of `configs`, by name.
 
-    Every point is a whole simulation with the same jitter. Raises what `Problem.evaluate` raises,
+    Every point is one whole simulation of the trace, with the same jitter. Raises what `Problem.evaluate` raises,
     and `TraceError` for traffic without a rate.
     """
 
@@ -92,7 +92,7 @@ def load_curves(
 
     def evaluate(config: EngineConfig, factor: float) -> Metrics:
         trace = problem.trace.scale_rate(problem.trace.rate_rps * factor)
-        metrics = replace(problem, trace=trace).evaluate(config, seed=seed)
+        metrics = replace(problem, trace=trace, windows=1).evaluate(config, seed=seed)
         progress(min(1 + sum(len(c.known) for c in curves.values()), expected), expected)
         return metrics
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from profiler.engine_config import EngineConfig
 from profiler.errors import KnobError, LatencyModelError, SimulationError, StudyError
 from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
-from tuner.metrics import Metrics, compute
+from tuner.intervals import over_windows
+from tuner.metrics import Metrics
 from tuner.schema import Axis, Study
 from tuner.search.space import repair, resolve
 from tuner.simulator import Simulation, simulate
 from tuner.slo import Slo
+from tuner.windows import draw_windows
 
 NEVER_S = 1e9
 """value of a latency that does not exist (nothing was served); Optuna refuses NaN"""
@@ -33,23 +36,33 @@ class Problem:
     """every setting, as the engine resolved its default"""
     num_kv_blocks: int
     space: Mapping[str, Axis]
+    windows: int = 1
+    """arrival windows that a candidate is scored over; 1 is the trace alone"""
+
+    @cached_property
+    def drawn(self) -> list[Trace]:
+        """The windows but the first, which is the trace; the same for every candidate."""
+        return draw_windows(self.trace, self.windows)
 
     def simulate(
         self,
         config: EngineConfig,
         *,
         seed: int = 0,
+        trace: Trace | None = None,
         record: bool | tuple[float, float] = False,
         timeline: bool = False,
     ) -> Simulation:
-        """Simulate the engine with `config`; see `tuner.simulator.simulate` for the options.
+        """Simulate the engine with `config` on `trace`, by default the problem's.
+
+        See `tuner.simulator.simulate` for the other options.
 
         Raises KnobError, SimulationError.
         """
         full = resolve(config, self.resolved)
         full.check()
         return simulate(
-            self.trace,
+            self.trace if trace is None else trace,
             full,
             self.model,
             num_kv_blocks=full.num_gpu_blocks_override or self.num_kv_blocks,
@@ -60,8 +73,20 @@ class Problem:
         )
 
     def evaluate(self, config: EngineConfig, *, seed: int = 0) -> Metrics:
-        """Predicted metrics of `config`. The jitter has the same seed for every candidate."""
-        return compute(self.simulate(config, seed=seed).outcomes, self.slo)
+        """Predicted metrics of `config` over every window.
+
+        Windows and the seeds of their jitter are the same for every candidate, so that two
+        candidates differ by their settings alone (common random numbers).
+        """
+        return self.score(self.simulate(config, seed=seed), config, seed=seed)
+
+    def score(self, simulation: Simulation, config: EngineConfig, *, seed: int = 0) -> Metrics:
+        """Metrics of `simulation`, that of `config` on the trace, with those of the windows."""
+        drawn = (
+            self.simulate(config, seed=seed + number, trace=window).outcomes
+            for number, window in enumerate(self.drawn, start=1)
+        )
+        return over_windows(simulation.outcomes, drawn, self.slo)
 
     def candidate(self, raw: Mapping[str, Any]) -> EngineConfig:
         """The configuration that the raw values of the space stand for."""

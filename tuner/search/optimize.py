@@ -256,6 +256,16 @@ def _rows(study: optuna.Study) -> list[Trial]:
     rows = []
     for number, trial in enumerate(sorted(_finished(study), key=lambda t: t.number)):
         attrs = trial.user_attrs
-        metrics = Metrics.from_dict(attrs["metrics"]) if "metrics" in attrs else None
+        metrics = _metrics(attrs["metrics"]) if "metrics" in attrs else None
         rows.append(Trial(number, attrs["settings"], metrics, attrs.get("refused")))
     return rows
+
+
+def _metrics(plain: dict[str, Any]) -> Metrics:
+    try:
+        return Metrics.from_dict(plain)
+    except KeyError as error:
+        raise ResultsError(
+            f"the search database is of another Stallfree version (no {error} in its trials); run "
+            "the study again with --fresh"
+        ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.metrics import Metrics
 from tuner.results import Candidate, Verdict
@@ -24,9 +24,10 @@ def recommend(candidates: Sequence[Candidate]) -> Recommendation:
     """The best *measured* candidate that meets the SLOs, else the closest one.
 
     Whether the SLOs are met is decided on the figures as measured: nothing is claimed that was not
-    seen. Among those that meet them, figures corrected for the machine's speed decide, so that a
-    slow minute is not taken for a bad configuration. `candidates[0]` is the engine default and
-    must have been measured.
+    seen. Among those that meet them, the ones whose predicted chance to meet them in other windows
+    is good come first (see `pareto.rank`); then figures corrected for the machine's speed decide,
+    so that a slow minute is not taken for a bad configuration. `candidates[0]` is the engine
+    default and must have been measured.
     """
     measured = [c for c in candidates if c.measured is not None and c.corrected is not None]
     raw = [Metrics.from_dict(c.measured) for c in measured if c.measured is not None]
@@ -34,10 +35,16 @@ def recommend(candidates: Sequence[Candidate]) -> Recommendation:
     if not meeting:
         closest = rank(raw)[0]
         return Recommendation(Verdict.NOTHING_MET, measured[closest], _misses(raw[closest]))
-    corrected = [Metrics.from_dict(measured[i].corrected or {}) for i in meeting]
+    corrected = [_corrected(measured[i]) for i in meeting]
     chosen = measured[meeting[rank(corrected)[0]]]
     verdict = Verdict.DEFAULT_IS_BEST if chosen is candidates[0] else Verdict.MET
     return Recommendation(verdict, chosen, {})
+
+
+def _corrected(candidate: Candidate) -> Metrics:
+    """Corrected figures, with the predicted chance: one replay shows no other windows."""
+    chance = (candidate.predicted or {}).get("chance", {})
+    return replace(Metrics.from_dict(candidate.corrected or {}), chance=chance)
 
 
 def _misses(metrics: Metrics) -> dict[str, float]:

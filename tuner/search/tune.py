@@ -104,10 +104,10 @@ def finish(parts: Parts, ui: Ui, start: StartEngine) -> Results:
 
 
 def fingerprint(study: Study) -> str:
-    """Digest of what a run's parts depend on: traffic, engine, profile, SLOs, search space."""
+    """Digest of what a run's parts depend on: traffic, engine, profile, SLOs, space, windows."""
     content = study.model_dump(mode="json", include={"traffic", "engine", "profile", "slo"})
     del content["engine"]["unchecked"]  # a refused run goes on with --unchecked-engine
-    content["space"] = study.search.model_dump(mode="json", include={"space"})
+    content["search"] = study.search.model_dump(mode="json", include={"space", "windows"})
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -195,6 +195,7 @@ def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
         resolved=resolved,
         num_kv_blocks=int(facts["num_kv_blocks"]),
         space=study.search.space,
+        windows=study.search.windows,
     )
 
 
@@ -221,6 +222,7 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
         reference_s=float(parts.measured.facts["sentinel_reference_s"]),
         rounds=study.validate_.rounds,
         seed=study.search.seed,
+        windows=study.search.windows,
     )
     ui.stage(f"confirming {len(chosen)} configurations and the engine default on the real engine")
 
@@ -275,12 +277,14 @@ def _points(trials: list[Trial]) -> list[dict[str, Any]]:
         {
             "number": t.number,
             "settings": t.settings,
-            "ttft_p99_s": t.metrics.to_dict()["ttft_p99_s"],
-            "itl_p99_s": t.metrics.to_dict()["itl_p99_s"],
-            "goodput_rps": t.metrics.goodput_rps,
+            **{name: t.metrics.to_dict()[name] for name in _SHOWN},
             "feasible": t.feasible,
             "on_front": t.number in best,
         }
         for t in trials
         if t.metrics is not None
     ]
+
+
+_SHOWN = ("ttft_p99_s", "itl_p99_s", "goodput_rps", "intervals", "chance")
+"""what the front keeps of a trial's metrics"""

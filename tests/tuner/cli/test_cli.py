@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,7 @@ def test_tune_prints_table_front_verdict_and_bundle(
     assert code == 0, err
     for text in ("engine default", "recommended", "TTFT p99", "ITL p50", "goodput", "Pareto"):
         assert text in out
+    assert "chance to meet" in out and "/8" in out
     assert f"Bundle: {out_folder / 'bundle'}" in out
     assert (out_folder / "bundle" / "vllm.yaml").exists()
     assert "searching 6 configurations" in err
@@ -112,6 +114,21 @@ def test_simulate_a_study(stallfree, in_study_folder: Path) -> None:
     code, out, _ = stallfree("simulate", in_study_folder, "--set", "max_num_seqs=4")
     assert code == 0
     assert "ttft_p99_s" in out
+    assert "chance to meet all" in out and "/8" in out  # the study's windows
+
+
+def test_simulate_over_windows(stallfree, in_study_folder: Path) -> None:
+    def figures(*words: str) -> dict[str, Any]:
+        code, out, err = stallfree("simulate", in_study_folder, *words, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    alone, found = figures("--windows", "1"), figures("--windows", "3")
+    assert (alone["num_windows"], alone["intervals"], alone["chance"]) == (1, {}, {})
+    assert found["ttft_p99_s"] == alone["ttft_p99_s"]
+    low, high = found["intervals"]["ttft_p99_s"]
+    assert low <= found["ttft_p99_s"] <= high
+    assert "all" in found["chance"]
 
 
 def test_simulate_without_a_study(stallfree, tmp_path: Path) -> None:

@@ -72,6 +72,9 @@ def test_evidence_goes_along(results: Results) -> None:
     assert evidence["traffic_digest"] == "0123456789abcdef"
     assert evidence["measured"] == results.recommended.measured
     assert evidence["predicted"] == results.recommended.predicted
+    assert evidence["predicted"]["chance"]["all"] == 0.5
+    assert len(evidence["predicted"]["intervals"]["ttft_p99_s"]) == 2
+    assert evidence["default"]["predicted"]["chance"]["all"] == 0.0
     settings = json.loads(render(results, "vllm")["settings.json"])
     assert settings["settings"] == results.recommended.settings
     assert settings["meets_slo"] is True

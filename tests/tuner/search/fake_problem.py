@@ -26,7 +26,7 @@ RESOLVED = EngineConfig(max_num_batched_tokens=2048, max_num_seqs=128, max_model
 def metrics(ttft_s: float, itl_s: float, goodput_rps: float, limit_s: float = 1.0) -> Metrics:
     """Metrics that differ in what the search looks at."""
     nothing = dict.fromkeys(Metrics.__dataclass_fields__, 0)
-    for name in ("violations", "classes"):
+    for name in ("violations", "classes", "num_windows", "intervals", "chance"):
         del nothing[name]
     base = Metrics(**nothing)
     return replace(

@@ -242,6 +242,30 @@ def test_a_slow_minute_does_not_decide_among_those_that_meet(plan: Plan, tmp_pat
     assert recommend([missing, slow, fast]).chosen is slow
 
 
+def test_among_those_that_meet_the_likely_ones_come_first(plan: Plan, tmp_path: Path) -> None:
+    default, one, two = run(plan, tmp_path, Starter())
+    assert one.predicted is not None
+    fast = scaled(one, measured=-0.3, corrected=-0.3, goodput=4.0)
+    lucky = replace(fast, predicted={**one.predicted, "chance": {"all": 0.5}})
+    steady = scaled(two, measured=-0.1, corrected=-0.1, goodput=3.0)
+    missing = scaled(default, measured=1.0, corrected=1.0, goodput=0.0)
+    assert recommend([missing, lucky, steady]).chosen is steady
+    assert recommend([missing, fast, steady]).chosen is fast
+    assert recommend([missing, lucky]).chosen is lucky  # measured, so it may be recommended
+
+
+def test_predictions_of_the_replayed_traffic_have_intervals(plan: Plan, tmp_path: Path) -> None:
+    alone = run(plan, tmp_path, Starter())[0].predicted
+    found = run(replace(plan, windows=4), tmp_path, Starter())[0].predicted
+    assert alone is not None and found is not None
+    assert alone["intervals"] == {} == alone["chance"]
+    assert found["num_windows"] == 4
+    assert {**found, "intervals": {}, "chance": {}, "num_windows": 1} == alone
+    low, high = found["intervals"]["ttft_p99_s"]
+    assert low <= found["ttft_p99_s"] <= high
+    assert found["chance"]["all"] in (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
 def test_metrics_of_a_candidate_can_be_read_back(plan: Plan, tmp_path: Path) -> None:
     (default, *_) = run(plan, tmp_path, Starter())
     assert default.measured is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from fake_problem import metrics
@@ -52,6 +54,19 @@ def test_rank_prefers_goodput_then_margin_then_the_least_miss() -> None:
         ]
     )
     assert found == [1, 0, 2, 4, 3]
+
+
+def test_rank_prefers_what_is_likely_to_meet() -> None:
+    found = rank(
+        [
+            replace(metrics(0.5, 0.05, 9.0), chance={"all": 0.625}),  # 0: most goodput, unlikely
+            replace(metrics(0.9, 0.09, 4.0), chance={"all": 0.75}),  # 1: same goodput as 2
+            replace(metrics(0.5, 0.05, 4.0), chance={"all": 1.0}),  # 2
+            replace(metrics(0.5, 0.05, 8.0), chance={"all": 0.5}),  # 3
+            replace(metrics(1.1, 0.05, 9.9), chance={"all": 0.875}),  # 4: misses by 10 %
+        ]
+    )
+    assert found == [2, 1, 0, 3, 4]
 
 
 def test_pick_takes_distinct_trials_and_not_the_default() -> None:

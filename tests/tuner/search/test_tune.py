@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,14 @@ def test_what_a_run_leaves(finished_run: Path) -> None:
     assert len(results.provenance["trace_digest"]) == 64
     assert results.meets_slo is (results.verdict is not Verdict.NOTHING_MET)
     json.dumps(results.to_dict(), allow_nan=False)
+    assert results.default.predicted is not None
+    for scored in (results.front[0], results.default.predicted):
+        low, high = scored["intervals"]["itl_p99_s"]
+        assert low <= scored["itl_p99_s"] <= high
+        assert set(scored["chance"]) == {
+            "default.ttft_p99_s", "default.itl_p99_s", "default.unserved", "all",
+        }  # fmt: skip
+        assert all(8 * share in range(9) for share in scored["chance"].values())
 
 
 def test_predictions_of_the_fake_engine_hold(finished_run: Path) -> None:
@@ -152,3 +161,25 @@ def test_fingerprint_ignores_how_long_and_how_often(small_study: Path) -> None:
     longer = overridden(study, {"search.trials": 99, "validate.top": 9, "search.workers": 4})
     other = overridden(study, {"traffic.seed": 9})
     assert fingerprint(longer) == fingerprint(study) != fingerprint(other)
+    assert fingerprint(overridden(study, {"search.windows": 2})) != fingerprint(study)
+
+
+def test_windows_do_not_change_what_is_tried(
+    small_study: Path, finished_run: Path, tmp_path: Path
+) -> None:
+    before = RunFolder(finished_run).load_results()
+    changes = {"profile.path": finished_run / "profile", "search.windows": 1}
+    study = overridden(load_study(small_study), changes)
+    found = tune(study, RunFolder(tmp_path / "run"), TuneOptions(small_study), SilentUi())
+    for now, then in zip(found.front, before.front, strict=True):
+        assert now == {**then, "intervals": {}, "chance": {}}
+
+
+def test_another_versions_trials_are_refused(small_study: Path, half_way: RunFolder) -> None:
+    with sqlite3.connect(half_way.database) as database:
+        database.execute(
+            "UPDATE trial_user_attributes SET value_json = replace(value_json, 'num_windows', 'x')"
+        )
+    database.close()
+    with pytest.raises(ResultsError, match=r"another Stallfree version .*--fresh"):
+        confirm_again(load_study(small_study), half_way, SilentUi(), again=False)
