@@ -38,8 +38,6 @@ def simulate(
     """
     from profiler.errors import StudyError
     from profiler.latency.base import load_latency_model
-    from profiler.traffic.columns import ColumnMap
-    from profiler.traffic.readers import read_trace
     from tuner.cli.console import find_run, print_json, stdout
     from tuner.cli.whatif import figures, from_run, from_trace, parse_settings, print_figures
 
@@ -52,6 +50,9 @@ def simulate(
             )
         case = from_run(study, find_run(study), chosen)
     elif trace is not None and latency_model is not None:
+        from profiler.traffic.columns import ColumnMap  # heavy: not needed with a study
+        from profiler.traffic.readers import read_trace
+
         model = load_latency_model(latency_model)
         traffic = read_trace(trace, mapping=ColumnMap.parse(columns) if columns else None).trace
         case = from_trace(traffic, model, chosen, num_kv_blocks)

@@ -10,18 +10,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from profiler.collect import Profile
 from profiler.engine_config import EngineConfig, parse_value
 from profiler.errors import KnobError, ResultsError
 from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
 from tuner.metrics import compute
 from tuner.results import RunFolder
-from tuner.search.objective import Problem, not_sampled
-from tuner.search.space import resolve
-from tuner.search.tune import build_problem
+from tuner.search.objective import Problem, build_problem, not_sampled
+from tuner.search.settings import resolve
 from tuner.slo import Limits, Slo
-from tuner.study import load_study
 
 SERVER_DEFAULTS = EngineConfig(
     max_num_batched_tokens=8192,
@@ -65,6 +62,9 @@ def from_run(target: Path, folder: RunFolder, chosen: EngineConfig) -> Case:
 
     Raises `ResultsError` when the run has no profile yet.
     """
+    from profiler.collect import Profile  # heavy: not needed without a study
+    from tuner.study import load_study
+
     study_file = target if target.is_file() else folder.study_file
     study = load_study(study_file)
     place = Path(study.profile.path) if study.profile.path is not None else folder.profile
