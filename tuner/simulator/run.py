@@ -37,7 +37,6 @@ from tuner.simulator.state import (
     FloatArray,
     IntArray,
     Limits,
-    Requests,
     State,
 )
 
@@ -173,9 +172,9 @@ def prepare() -> None:
     none = np.empty(0, dtype=np.int64)
     config = EngineConfig(max_num_batched_tokens=1, max_num_seqs=1, block_size=1)
     limits = build_limits(config, 2)
-    requests = Requests(np.empty(0), none, none, none, none)
-    no_trace = Trace(np.empty(0), none, none)
-    prefixes = build_prefixes(no_trace, np.zeros(0, dtype=np.bool_), requests, limits)
+    no_trace, nobody = Trace(np.empty(0), none, none), np.zeros(0, dtype=np.bool_)
+    requests = build_requests(no_trace, nobody, limits, 0.0, 1)
+    prefixes = build_prefixes(no_trace, nobody, requests, limits)
     state = allocate(requests, prefixes, limits, 2, np.full(1, np.nan))
     run_all(state, limits, plain_params(), np.ones(1))
     GapStore(1).drain(state)
