@@ -32,4 +32,4 @@ dashboard: install
 	$(BIN)/stallfree dashboard
 
 clean:
-	rm -rf .venv build *.egg-info
+	rm -rf .venv .bench-venv build *.egg-info

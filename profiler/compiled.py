@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import llvmlite.binding as llvm
 import numba
 from numba.core import config as numba_config
 
@@ -35,8 +36,11 @@ _INNER = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": T
 
 @cache
 def kernel_digest() -> str:
-    """Digest of every kernel source, of numba's version and of this machine's checking mode."""
-    digest = hashlib.sha256(f"{numba.__version__} {numba_config.BOUNDSCHECK}".encode())
+    """Digest of every kernel source, and of what else decides whether machine code fits here:
+    numba's and Python's version, the processor, and the checking mode."""
+    processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    mode = f"{numba.__version__} {sys.implementation.cache_tag} {numba_config.BOUNDSCHECK}"
+    digest = hashlib.sha256(f"{mode} {processor}".encode())
     for pattern in ("profiler/compiled.py", *_KERNEL_SOURCES):
         for path in sorted(_ROOT.glob(pattern)):
             digest.update(path.name.encode() + path.read_bytes())
@@ -54,6 +58,13 @@ def cache_folder() -> Path:
     else:
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "stallfree" / "kernels" / kernel_digest()
+
+
+def is_cached(function: Callable[..., Any]) -> bool:
+    """Whether calling the kernel `function` needs no compiler: its machine code is on disk, or
+    `NUMBA_DISABLE_JIT=1` asks for none."""
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbc"
+    return bool(numba_config.DISABLE_JIT) or any(cache_folder().glob(f"*/{name}"))
 
 
 def compiled(function: F) -> F:

@@ -82,8 +82,8 @@ class Outcomes:
     def load(cls, path: Path) -> Outcomes:
         """Read what `save` wrote. Raises `ResultsError` when a file is missing or damaged."""
         try:
-            table = pq.read_table(path)
-            gaps = pq.read_table(gaps_path(path))
+            with pq.ParquetFile(path) as rows, pq.ParquetFile(gaps_path(path)) as gap_rows:
+                table, gaps = rows.read(), gap_rows.read()
         except (OSError, pa.ArrowException) as error:
             raise ResultsError(f"outcomes cannot be read from {path}: {error}") from error
         limits = (table.schema.metadata or {}).get(b"itl_limit_s", b"nan").decode()

@@ -77,7 +77,8 @@ class StepSamples:
     def load(cls, path: Path) -> StepSamples:
         """Read what `save` wrote. Raises `ResultsError` when the file is missing or damaged."""
         try:
-            table = pq.read_table(path)
+            with pq.ParquetFile(path) as file:  # `read_table` loads all of pyarrow.dataset
+                table = file.read()
             return cls(**{f.name: table[f.name].to_numpy() for f in fields(cls)})
         except (OSError, KeyError, pa.ArrowException) as error:
             raise ResultsError(f"step samples cannot be read from {path}: {error}") from error

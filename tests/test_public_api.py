@@ -30,6 +30,7 @@ SIGNATURES = {
     "tuner.search.load_curve.load_curves": "(problem, configs, progress, *, seed, factors)",
     "tuner.search.optimize.search": "(problem, database, options, progress)",
     "tuner.search.tune.tune": "(study, folder, options, ui)",
+    "tuner.simulator.is_compiled": "()",
     "tuner.simulator.prepare": "()",
     "tuner.simulator.simulate": (
         "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, timeline, concurrency)"

@@ -15,9 +15,6 @@ import yaml
 from pydantic import ValidationError
 
 from profiler.errors import StudyError
-from profiler.traffic.columns import ColumnMap
-from profiler.traffic.readers import read_trace
-from profiler.traffic.synthetic import like
 from profiler.traffic.trace import Trace
 from tuner.messages import one_line
 from tuner.schema import Study
@@ -112,6 +109,10 @@ def build_trace(study: Study) -> Trace:
     `duration_s` is seconds of the traffic that results. Lengths are capped last.
     Raises `TraceError`.
     """
+    from profiler.traffic.columns import ColumnMap  # heavy: not needed once a run has its trace
+    from profiler.traffic.readers import read_trace
+    from profiler.traffic.synthetic import like
+
     t = study.traffic
     if t.like is not None:
         length = None if t.duration_s is None else t.start_s + t.duration_s

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import qmc
 
 from profiler.engines.base import EngineFacts, Requests
 from profiler.traffic.trace import Trace
@@ -105,6 +104,8 @@ def limits_of(
 def episodes(limits: Limits, seed: int) -> Iterator[tuple[Episode, ...]]:
     """Endless rounds of episodes. Every round covers all kinds in an order of its own, so that
     the machine's drift does not go with the shape; the shapes fill the space evenly (Halton)."""
+    from scipy.stats import qmc  # heavy: only profiling needs it
+
     rng = np.random.default_rng(seed)
     halton = {kind: qmc.Halton(3, rng=rng) for kind in sorted(set(_ROUND))}
     while True:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from profiler.errors import LatencyModelError
@@ -66,6 +65,8 @@ def fit_host(samples: StepSamples) -> tuple[float, float]:
     busy &= spent <= 3.0 * max(float(np.median(spent[busy])), 1e-5)
     running = samples.num_running[busy].astype(np.float64)
     design = np.stack([np.ones(running.size), running], axis=1)
+    from scipy.optimize import nnls  # heavy: only fitting needs it
+
     coefficients, _ = nnls(design, spent[busy])
     return float(coefficients[0]), float(coefficients[1])
 

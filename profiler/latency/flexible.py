@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import HistGradientBoostingRegressor
 
 from profiler.latency.params import GRID, NO_TABLE, StepTimeParams
 from profiler.latency.region import regions_of
@@ -65,6 +64,8 @@ def fit_table(params: StepTimeParams, rows: Rows, seed: int) -> FloatArray:
 
 
 def _fit_kind(place: FloatArray, ratio: FloatArray, weight: FloatArray, seed: int) -> FloatArray:
+    from sklearn.ensemble import HistGradientBoostingRegressor  # heavy: only fitting needs it
+
     ratio = np.clip(ratio, *np.quantile(ratio, _TAILS))
     trees: Any = HistGradientBoostingRegressor(
         max_iter=40,

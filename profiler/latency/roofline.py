@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 from profiler.latency.params import StepTimeParams, plain_params
 from profiler.latency.region import joint_cells, regions_of
@@ -130,6 +129,8 @@ def design_matrix(columns: BatchColumns, structure: Structure) -> FloatArray:
 
 def _solve(design: FloatArray, seconds: FloatArray, row_weight: FloatArray) -> FloatArray:
     """Non-negative coefficients of the weighted problem, by way of its small triangle."""
+    from scipy.optimize import nnls  # heavy: only fitting needs it
+
     scale = np.abs(design).max(axis=0)
     scale[scale == 0.0] = 1.0
     rows = np.concatenate([design / scale, seconds[:, None]], axis=1) * row_weight[:, None]

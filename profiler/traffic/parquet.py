@@ -55,7 +55,8 @@ def read_table(path: Path) -> pa.Table:
     if not path.is_file():
         raise TraceError(f"{path}: no such file; give the path of a recorded trace")
     try:
-        return pq.read_table(path)
+        with pq.ParquetFile(path) as file:  # `read_table` loads all of pyarrow.dataset
+            return file.read()
     except (pa.ArrowException, OSError) as error:
         first = str(error).splitlines()[0]
         raise TraceError(f"{path}: not a readable Parquet file ({first})") from error

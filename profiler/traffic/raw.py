@@ -199,7 +199,7 @@ def _read_json(name: str, text: str, notes: list[str]) -> RawTable:
 
 def _read_parquet(name: str, data: bytes, notes: list[str]) -> RawTable:
     try:
-        table = pq.read_table(pa.BufferReader(data))
+        table = pq.ParquetFile(pa.BufferReader(data)).read()  # `read_table` loads pyarrow.dataset
     except (pa.ArrowException, OSError) as error:
         first = str(error).splitlines()[0]
         raise TraceError(f"{name}: not a readable Parquet file ({first})") from error

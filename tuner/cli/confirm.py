@@ -32,7 +32,7 @@ def confirm(
     `tune` does this itself; use it to measure more candidates or more rounds. Replays that are
     already kept are not repeated unless asked for.
     """
-    from tuner.cli.console import RichUi, print_json, run_folder, stdout
+    from tuner.cli.console import RichUi, compile_simulator, print_json, run_folder, stdout
     from tuner.cli.report import print_results
     from tuner.export.emit import emit
     from tuner.export.targets import render
@@ -46,6 +46,7 @@ def confirm(
     }
     checked = overridden(load_study(study), changes)
     folder = run_folder(out, checked.name)
+    compile_simulator()
     results = confirm_again(checked, folder, RichUi(), again=again)
     emit(render(results, checked.export.target), folder.bundle)
     if json:

@@ -48,6 +48,18 @@ class RichUi:
             yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
+def compile_simulator() -> None:
+    """Where the simulator is not compiled yet, do it in sight instead of at the first simulation.
+
+    Every command that simulates calls this once its input is checked.
+    """
+    from tuner import simulator  # heavy
+
+    if not simulator.is_compiled():
+        with RichUi().progress("compiling the simulator, once, about 25 s"):
+            simulator.prepare()
+
+
 def print_json(plain: Mapping[str, Any]) -> None:
     """One JSON object on stdout, for scripts."""
     sys.stdout.write(json.dumps(plain, indent=2, allow_nan=False, default=str) + "\n")

@@ -22,10 +22,11 @@ def difftest(
     """
     from packaging.version import Version
 
-    from tuner.cli.console import stdout
+    from tuner.cli.console import compile_simulator, stdout
     from tuner.simulator.difftest.search import search_differences
 
     make, version = vllm_scheduler()
+    compile_simulator()
     found = search_differences(make, range(seed, seed + cases), Version(version))
     stdout.print(f"vLLM {version}: {found.text}", markup=False, highlight=False)
     if found.differs:

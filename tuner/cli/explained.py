@@ -11,7 +11,7 @@ from tuner.cli.console import print_json, stdout
 from tuner.cli.whatif import Case
 from tuner.explain import GapStory, Scene, StepView, TtftStory, explain
 from tuner.explain.words import duration, plural
-from tuner.search.space import resolve
+from tuner.search.settings import resolve
 
 MOST_STEPS = 40
 """rows of a table of steps; --json has all"""

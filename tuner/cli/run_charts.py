@@ -12,7 +12,7 @@ from rich.text import Text
 from profiler.outcomes import Outcomes
 from tuner.cli.charts import Series, chart, chart_size, is_wide
 from tuner.cli.whatif import Case
-from tuner.search.space import resolve
+from tuner.search.settings import resolve
 from tuner.simulator import Simulation, Timeline
 from tuner.slo import Slo
 

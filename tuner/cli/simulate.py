@@ -107,7 +107,7 @@ def simulate(
     --load-curve what more or less traffic would do.
     """
     from profiler.errors import StudyError
-    from tuner.cli.console import stderr
+    from tuner.cli.console import compile_simulator, stderr
     from tuner.cli.whatif import Source, parse_settings, print_case, read_case
 
     if not load_curve and (configs or plot is not None):
@@ -118,6 +118,7 @@ def simulate(
     case = read_case(source, parse_settings(settings or []), seed).over_windows(windows)
     if note := case.unchecked_note(accept=unchecked_engine):
         stderr.print(note, highlight=False, soft_wrap=True)
+    compile_simulator()
     if load_curve:
         from tuner.cli.load import print_load
 

@@ -45,7 +45,7 @@ def tune(
 
     Everything is kept in the run folder as soon as it is done: a killed run goes on with --resume.
     """
-    from tuner.cli.console import RichUi, print_json, run_folder, stderr, stdout
+    from tuner.cli.console import RichUi, compile_simulator, print_json, run_folder, stderr, stdout
     from tuner.cli.report import print_results
     from tuner.export.emit import emit
     from tuner.export.targets import render
@@ -64,6 +64,7 @@ def tune(
     }
     checked = overridden(load_study(study), changes)
     folder = run_folder(out, checked.name)
+    compile_simulator()
     options = TuneOptions(study, resume=resume, fresh=fresh)
     results = run(checked, folder, options, RichUi())
     bundle = emit(render(results, checked.export.target), folder.bundle)

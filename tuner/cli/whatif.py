@@ -11,23 +11,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from profiler.collect import Profile
 from profiler.engine_config import EngineConfig, parse_value
 from profiler.errors import KnobError, ResultsError, StudyError
 from profiler.latency.base import StepTimeModel, load_latency_model
-from profiler.traffic.columns import ColumnMap
-from profiler.traffic.readers import read_trace
 from profiler.traffic.trace import Trace
 from profiler.versions import EngineUse, require_checked
 from tuner.cli.console import find_run, print_json, stdout
 from tuner.intervals import odds
 from tuner.results import RunFolder, find_runs
-from tuner.search.objective import Problem, not_sampled
-from tuner.search.space import resolve
-from tuner.search.tune import build_problem
+from tuner.search.objective import Problem, build_problem, not_sampled
+from tuner.search.settings import resolve
 from tuner.simulator import Simulation
 from tuner.slo import Limits, Slo
-from tuner.study import load_study
 
 SERVER_DEFAULTS = EngineConfig(
     max_num_batched_tokens=8192,
@@ -135,6 +130,9 @@ def read_case(source: Source, chosen: EngineConfig, seed: int) -> Case:
         return from_run(source.study, find_run(source.study), chosen, seed)
     if source.trace is None or source.latency_model is None:
         raise StudyError("give a study, or both --trace and --latency-model")
+    from profiler.traffic.columns import ColumnMap  # heavy: not needed with a study
+    from profiler.traffic.readers import read_trace
+
     model = load_latency_model(source.latency_model)
     mapping = ColumnMap.parse(source.columns) if source.columns else None
     traffic = read_trace(source.trace, mapping=mapping).trace
@@ -148,6 +146,9 @@ def from_run(target: Path, folder: RunFolder, chosen: EngineConfig, seed: int) -
 
     Raises `ResultsError` when the run has no profile yet.
     """
+    from profiler.collect import Profile  # heavy: not needed without a study
+    from tuner.study import load_study
+
     study_file = target if target.is_file() else folder.study_file
     study = load_study(study_file)
     place = Path(study.profile.path) if study.profile.path is not None else folder.profile

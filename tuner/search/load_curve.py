@@ -78,8 +78,8 @@ def load_curves(
 ) -> list[LoadCurve]:
     """The load curve of each of `configs`, by name.
 
-    Every point is one whole simulation of the trace, with the same jitter. Raises what `Problem.evaluate` raises,
-    and `TraceError` for traffic without a rate.
+    Every point is one whole simulation of the trace, with the same jitter. Raises what
+    `Problem.evaluate` raises, and `TraceError` for traffic without a rate.
     """
 
     if not math.isfinite(problem.trace.rate_rps):

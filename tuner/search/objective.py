@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from profiler.engine_config import EngineConfig
 from profiler.errors import KnobError, LatencyModelError, SimulationError, StudyError
@@ -13,11 +15,14 @@ from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
 from tuner.intervals import over_windows
 from tuner.metrics import Metrics
-from tuner.schema import Axis, Study
-from tuner.search.space import repair, resolve
+from tuner.search.settings import repair, resolve
 from tuner.simulator import Simulation, simulate
 from tuner.slo import Slo
 from tuner.windows import draw_windows
+
+if TYPE_CHECKING:  # heavy, and not needed to simulate
+    from profiler.collect import Profile
+    from tuner.schema import Axis, Study
 
 NEVER_S = 1e9
 """value of a latency that does not exist (nothing was served); Optuna refuses NaN"""
@@ -133,3 +138,40 @@ def slo_of(study: Study, trace: Trace) -> Slo:
         )
     classes = {name: limits.model_dump() for name, limits in study.slo.classes.items()}
     return Slo.build(trace.class_names, study.slo.default.model_dump(), classes)
+
+
+def require_room(trace: Trace, max_model_len: int | None) -> None:
+    """Raise `StudyError` when a prompt leaves no room for an output token, as engines refuse it."""
+    if max_model_len is None:  # the engine's own; checked when it is known
+        return
+    too_long = np.flatnonzero(trace.prompt_tokens >= max_model_len)
+    if too_long.size:
+        first = int(too_long[0])
+        raise StudyError(
+            f"traffic: request {first + 1} has a prompt of {int(trace.prompt_tokens[first])} "
+            f"tokens, max_model_len={max_model_len} takes at most {max_model_len - 1} "
+            f"({too_long.size} such requests); raise max_model_len or cut prompts with "
+            "traffic.max_prompt_tokens"
+        )
+
+
+def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
+    """What the search evaluates. Raises `StudyError` when the profile is of another engine."""
+    facts = measured.facts
+    if facts["engine"] != study.engine.name:
+        raise StudyError(
+            f"profile.path: the profile is of engine {facts['engine']}, the study asks for "
+            f"{study.engine.name}; profile again"
+        )
+    resolved = EngineConfig.from_settings(facts["resolved"])
+    require_room(trace, resolved.max_model_len)
+    return Problem(
+        trace=trace,
+        model=measured.model,
+        slo=slo_of(study, trace),
+        fixed=study.fixed,
+        resolved=resolved,
+        num_kv_blocks=int(facts["num_kv_blocks"]),
+        space=study.search.space,
+        windows=study.search.windows,
+    )

@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from profiler.collect import Profile, profile
 from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
@@ -25,7 +23,7 @@ from tuner.results import Candidate, Results, RunFolder, whole_folder, writing
 from tuner.schema import Study
 from tuner.search.checked import checked_engine, unchecked_note
 from tuner.search.confirm import Plan, confirm, engines
-from tuner.search.objective import Problem, slo_of
+from tuner.search.objective import Problem, build_problem, require_room, slo_of
 from tuner.search.optimize import SearchOptions, load_trials, search
 from tuner.search.pareto import Trial, front, pick
 from tuner.search.progress import Ui
@@ -124,21 +122,6 @@ def run_trace(study: Study, folder: RunFolder, ui: Ui) -> Trace:
     return trace
 
 
-def require_room(trace: Trace, max_model_len: int | None) -> None:
-    """Raise `StudyError` when a prompt leaves no room for an output token, as engines refuse it."""
-    if max_model_len is None:  # the engine's own; checked when it is known
-        return
-    too_long = np.flatnonzero(trace.prompt_tokens >= max_model_len)
-    if too_long.size:
-        first = int(too_long[0])
-        raise StudyError(
-            f"traffic: request {first + 1} has a prompt of {int(trace.prompt_tokens[first])} "
-            f"tokens, max_model_len={max_model_len} takes at most {max_model_len - 1} "
-            f"({too_long.size} such requests); raise max_model_len or cut prompts with "
-            "traffic.max_prompt_tokens"
-        )
-
-
 def run_profile(
     study: Study, folder: RunFolder, trace: Trace, ui: Ui, start: StartEngine
 ) -> Profile:
@@ -175,28 +158,6 @@ def save_profile(measured: Profile, place: Path) -> None:
     """Write the profile's folder, whole or not at all. Raises `ResultsError`."""
     with writing(place), whole_folder(place) as folder:
         measured.save(folder)
-
-
-def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
-    """What the search evaluates. Raises `StudyError` when the profile is of another engine."""
-    facts = measured.facts
-    if facts["engine"] != study.engine.name:
-        raise StudyError(
-            f"profile.path: the profile is of engine {facts['engine']}, the study asks for "
-            f"{study.engine.name}; profile again"
-        )
-    resolved = EngineConfig.from_settings(facts["resolved"])
-    require_room(trace, resolved.max_model_len)
-    return Problem(
-        trace=trace,
-        model=measured.model,
-        slo=slo_of(study, trace),
-        fixed=study.fixed,
-        resolved=resolved,
-        num_kv_blocks=int(facts["num_kv_blocks"]),
-        space=study.search.space,
-        windows=study.search.windows,
-    )
 
 
 def run_search(study: Study, folder: RunFolder, problem: Problem, ui: Ui) -> list[Trial]:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from profiler.engine_config import EngineConfig
 from profiler.errors import KnobError
 from profiler.traffic.trace import Trace
+from tuner.simulator.memory import as_records
 from tuner.simulator.state import FloatArray, IntArray, Limits, Requests
 
 NUM_JITTER = 4096
@@ -96,13 +97,14 @@ def build_requests(
     prompt = trace.prompt_tokens[accepted].astype(np.int64)
     output = trace.output_tokens[accepted].astype(np.int64)
     klass = trace.request_class
-    return Requests(
+    columns = Requests(
         visible_s=trace.arrival_s[accepted].astype(np.float64) + frontend_in_s,
         prompt_tokens=prompt,
         max_output=np.minimum(output, max_model_len - prompt),
         klass=np.zeros_like(prompt) if klass is None else klass[accepted].astype(np.int64),
         urgency=rank_urgency(trace, accepted) if limits.priority else np.zeros_like(prompt),
     )
+    return as_records(columns)
 
 
 def close_loop(requests: Requests, concurrency: int) -> Requests:

@@ -1,7 +1,7 @@
 """Token gaps of a long run, kept by size instead of one by one.
 
 The kernel logs about 20 gaps per request. Up to `MAX_LOGGED` of them are kept as they are; a longer
-run is drained into bins of 1/16,384 of a factor of two (at most 0.006 % wide), each represented by
+run is drained into bins of 1/4,096 of a factor of two (at most 0.024 % wide), each represented by
 the mean of its gaps, so that memory does not grow with the traffic. What is counted against an ITL
 limit is counted by the kernel, one by one.
 """
@@ -11,15 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.simulator.gaps import add_to_bins
-from tuner.simulator.memory import grow_logs, grow_steps
+from tuner.simulator.memory import MAX_LOGGED, grow_logs, grow_steps
 from tuner.simulator.state import NUM_GAPS, NUM_STEPS, Bins, FloatArray, IntArray, Log, State
 
-MAX_LOGGED = 1 << 19
-"""entries"""
-_SHIFT = 52 - 14
-_LOWEST = int(np.float64(2.0**-24).view(np.int64)) >> _SHIFT
-_NUM_BINS = (int(np.float64(2.0**16).view(np.int64)) >> _SHIFT) - _LOWEST
-"""from 60 ns to 18 h; what is outside goes to the nearest bin"""
+_SHIFT = 52 - 12
+_LOWEST = int(np.float64(2.0**-16).view(np.int64)) >> _SHIFT
+_NUM_BINS = (int(np.float64(2.0**12).view(np.int64)) >> _SHIFT) - _LOWEST
+"""from 15 us to 68 min; what is outside goes to the nearest bin"""
 
 
 class GapStore:
@@ -56,9 +54,9 @@ class GapStore:
             return log.gap_s.copy(), log.weight.reshape(-1, self.num_classes).copy()
         bins = self.drain(state)
         weight = bins.weight.reshape(-1, self.num_classes)
-        total = weight.sum(axis=1)
-        some = np.flatnonzero(total)
-        return bins.sum_s[some] / total[some], weight[some]
+        some = weight.any(axis=1)
+        weight = weight[some]
+        return bins.sum_s[some] / weight.sum(axis=1), weight
 
 
 def logged_gaps(state: State) -> Log:

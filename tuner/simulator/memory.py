@@ -39,6 +39,9 @@ from tuner.simulator.state import (
 )
 from tuner.simulator.step_arrays import Record, Steps
 
+MAX_LOGGED = 1 << 15
+"""token gaps that are kept one by one; see `gap_store.py`"""
+
 
 def allocate(
     requests: Requests,
@@ -60,9 +63,9 @@ def allocate(
         counts[FREE_HEAD], counts[FREE_TAIL] = 1, num_kv_blocks - 1
         counts[NUM_FREE_ROWS] = pool.free_rows.size
     longest = int(requests.max_output.max(initial=1))
-    room = min(4 * n, 1 << 19) + 2 * longest + limits.max_active + 1024
+    room = min(4 * n, MAX_LOGGED) + 2 * longest + limits.max_active + 1024
     return State(
-        requests=as_records(requests),
+        requests=requests,
         progress=build_progress(n),
         links=build_links(n),
         tally=Tally(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from profiler.compiled import is_cached
 from profiler.engine_config import EngineConfig
 from profiler.errors import SimulationError
 from profiler.latency.base import StepTimeModel
@@ -24,6 +25,7 @@ from tuner.simulator.build import (
     resolved,
 )
 from tuner.simulator.gap_store import GapStore
+from tuner.simulator.gaps import add_to_bins
 from tuner.simulator.kernel import run_all
 from tuner.simulator.memory import allocate
 from tuner.simulator.prefix_keys import build_prefixes, prefix_blocks
@@ -37,7 +39,6 @@ from tuner.simulator.state import (
     STUCK,
     FloatArray,
     Limits,
-    Requests,
     State,
 )
 from tuner.simulator.timeline import (
@@ -198,13 +199,19 @@ def prepare() -> None:
     none = np.empty(0, dtype=np.int64)
     config = EngineConfig(max_num_batched_tokens=1, max_num_seqs=1, block_size=1)
     limits = build_limits(config, 2)
-    requests = Requests(np.empty(0), none, none, none, none)
-    no_trace = Trace(np.empty(0), none, none)
-    prefixes = build_prefixes(no_trace, np.zeros(0, dtype=np.bool_), requests, limits)
+    no_trace, nobody = Trace(np.empty(0), none, none), np.zeros(0, dtype=np.bool_)
+    requests = build_requests(no_trace, nobody, limits, 0.0, 1)
+    prefixes = build_prefixes(no_trace, nobody, requests, limits)
     state = allocate(requests, prefixes, limits, 2, np.full(1, np.nan))
     run_all(state, limits, plain_params(), np.ones(1))
     GapStore(1).drain(state)
     _PREPARED.append(True)
+
+
+def is_compiled() -> bool:
+    """Whether `prepare` takes a moment and not half a minute: the kernels are loaded, or in the
+    disk cache."""
+    return bool(_PREPARED) or (is_cached(run_all) and is_cached(add_to_bins))
 
 
 _PREPARED: list[bool] = []

@@ -17,7 +17,7 @@ from profiler.traffic.trace import Trace
 from tuner.metrics import Metrics
 from tuner.schema import Axis
 from tuner.search.objective import Problem
-from tuner.search.space import resolve
+from tuner.search.settings import resolve
 from tuner.slo import Limits, Slo
 
 RESOLVED = EngineConfig(max_num_batched_tokens=2048, max_num_seqs=128, max_model_len=4096)

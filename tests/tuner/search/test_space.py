@@ -9,7 +9,8 @@ import pytest
 
 from profiler.engine_config import EngineConfig
 from tuner.schema import Axis
-from tuner.search.space import distributions, repair, representable, resolve
+from tuner.search.settings import repair, resolve
+from tuner.search.space import distributions, representable
 
 RESOLVED = EngineConfig(
     max_num_batched_tokens=2048,

@@ -162,7 +162,7 @@ def test_gaps_of_a_long_run_are_kept_by_size(monkeypatch: pytest.MonkeyPatch) ->
     assert binned.gap_weight.sum(axis=0).tolist() == exact.gap_weight.sum(axis=0).tolist()
     for c in range(2):
         one, other = (np.sort(np.repeat(o.gap_s, o.gap_weight[:, c])) for o in (exact, binned))
-        np.testing.assert_allclose(one, other, rtol=1e-4)
+        np.testing.assert_allclose(one, other, rtol=2.5e-4)
     np.testing.assert_allclose(
         exact.gap_s @ exact.gap_weight.sum(axis=1), binned.gap_s @ binned.gap_weight.sum(axis=1)
     )
