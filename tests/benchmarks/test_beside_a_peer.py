@@ -34,7 +34,7 @@ NEEDS = (
 )
 NUM_REQUESTS, NUM_WARM_UP, ROUNDS = 10_000, 200, 2
 TIMINGS = {
-    "default": "from the published step times that our latency model is fitted to",
+    "default": "from its own tables for the same model and GPU",
     "polynomial": "from its own polynomial, its cheapest",
 }
 SLO = Slo.build(("default",), {"itl_p99_s": float(ITL_LIMIT_S[0])}, {})

@@ -107,12 +107,11 @@ def build_requests(
     return as_records(columns)
 
 
-def close_loop(requests: Requests, concurrency: int) -> Requests:
-    """The requests with only the first `concurrency` sent, at 0; the others are sent as answers
-    come."""
-    sent = np.arange(requests.visible_s.size) < concurrency
-    first = requests.visible_s[:1]
-    return requests._replace(visible_s=np.where(sent, first, np.inf))
+def close_loop(requests: Requests, concurrency: int) -> None:
+    """Send only the first `concurrency` requests, at 0; the kernel sends the others as answers
+    come. Writes `visible_s`."""
+    requests.visible_s[:concurrency] = requests.visible_s[0]
+    requests.visible_s[concurrency:] = np.inf
 
 
 def rank_urgency(trace: Trace, accepted: BoolArray) -> IntArray:

@@ -136,17 +136,17 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     accepted = admissible(trace, config, num_kv_blocks)
     length = resolved(config, "max_model_len")
     requests = build_requests(trace, accepted, limits, model.frontend_in_s, length)
-    if concurrency is not None:
-        if not accepted.all():
-            raise SimulationError(
-                f"{int((~accepted).sum())} requests are longer than max_model_len or than the KV "
-                "pool; a closed loop takes only traffic that the engine accepts, cut it first"
-            )
-        requests = close_loop(requests, concurrency)
+    if concurrency is not None and not accepted.all():
+        raise SimulationError(
+            f"{int((~accepted).sum())} requests are longer than max_model_len or than the KV "
+            "pool; a closed loop takes only traffic that the engine accepts, cut it first"
+        )
     jitter = draw_jitter(model.residuals, seed)
     status, spent = BLOCKS_MATTER, 0.0
     while status == BLOCKS_MATTER:
         prefixes = build_prefixes(trace, accepted, requests, limits)
+        if concurrency is not None:
+            close_loop(requests, concurrency)
         state = allocate(requests, prefixes, limits, num_kv_blocks, itl_limit_s)
         started = time.perf_counter()
         gaps = GapStore(itl_limit_s.size)

@@ -87,7 +87,7 @@ def test_a_profile_of_an_unchecked_version_is_not_simulated(
     facts.write_text(facts.read_text().replace('"engine": "fake"', '"engine": "vllm"', 1))
     study = tmp_path / "study.yaml"
     study.write_text(small_study.read_text().replace("name: fake", "name: vllm"))
-    case = from_run(study, folder, EngineConfig())
+    case = from_run(study, folder, EngineConfig(), seed=0)
     with pytest.raises(EngineVersionError, match="vLLM 1 was not compared"):
         case.unchecked_note(accept=False)
     assert case.unchecked_note(accept=True) is not None
