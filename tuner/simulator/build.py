@@ -66,6 +66,10 @@ def build_limits(config: EngineConfig, num_kv_blocks: int, prefix_tokens: int = 
         identities=False,
         prefix_tokens=prefix_tokens,
         prefix_span=-(-prefix_tokens // block),
+        images=False,
+        whole_images=bool(config.disable_chunked_mm_input),
+        encoder_budget=batched,
+        encoder_cache=batched,
     )
 
 

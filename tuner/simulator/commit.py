@@ -17,6 +17,7 @@ from tuner.simulator.state import (
     CLOCK,
     DECODE_CONTEXT,
     DONE,
+    ENCODER_TOKENS,
     ENDING_NOW,
     FINISHING,
     FOLLOWS,
@@ -53,7 +54,8 @@ def describe_batch(state: State) -> BatchShape:
     decode_context = counts[DECODE_CONTEXT] - counts[LATE_CONTEXT]
     idle = times[SCHEDULE_AT] > times[LAST_END]
     follows = AFTER_IDLE if idle else counts[FOLLOWS]
-    return BatchShape(tokens, prompts, pairs, context, decodes, decode_context, follows)
+    encoded = counts[ENCODER_TOKENS]
+    return BatchShape(tokens, prompts, pairs, context, decodes, decode_context, follows, encoded)
 
 
 @inner

@@ -19,6 +19,7 @@ from tuner.simulator.commit import (
     describe_batch,
     release_finished,
 )
+from tuner.simulator.encoder import images_rest, process_images
 from tuner.simulator.gaps import has_log_room, log_pooled_gap
 from tuner.simulator.record import has_record_room, record_queues, record_step
 from tuner.simulator.scheduler import (
@@ -38,6 +39,7 @@ from tuner.simulator.state import (
     BLOCKS_MATTER,
     CLOCK,
     DECODE_CONTEXT,
+    ENCODER_RUN,
     ENDING_BEFORE,
     ENDING_NOW,
     ENDLESS,
@@ -48,6 +50,7 @@ from tuner.simulator.state import (
     LOG_FULL,
     NONE,
     NUM_DECODES,
+    NUM_FED,
     NUM_FINISHED,
     NUM_GAPS,
     NUM_LATE,
@@ -76,7 +79,10 @@ def wait_for_work(state: State, limits: Limits, preempted: bool) -> bool:
     counts, times, visible_s = state.tally.counts, state.tally.times, state.requests.visible_s
     if counts[NUM_LATE] > 0:
         skip_step(state)
-    if counts[ENDING_BEFORE] != NONE or preempted:
+    fed = limits.images and limits.overlapped and counts[NUM_FED] > 0
+    if counts[ENDING_BEFORE] != NONE or preempted or fed:
+        if limits.images:
+            process_images(state, limits)
         release_finished(state, limits, ENDING_BEFORE)
         times[SCHEDULE_AT] = max(times[SCHEDULE_AT], times[LAST_END])
         return True
@@ -92,7 +98,7 @@ def schedule(state: State, limits: Limits) -> bool:
     see_arrivals(state, limits, state.tally.times[SCHEDULE_AT])
     threshold = current_threshold(state, limits)
     left, preempted = 0, -1
-    if not limits.may_starve:
+    if not limits.may_starve and not limits.images:
         left, preempted = schedule_running(state, limits, threshold)
     if preempted < 0:
         left, preempted = schedule_each(state, limits, threshold)
@@ -107,12 +113,16 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     counts, times = state.tally.counts, state.tally.times
     start = max(times[LAST_END], times[SCHEDULE_AT])
     end = start + seconds
+    each = limits.may_starve or limits.images
     if limits.recording:
         record_step(state)
-    if limits.may_starve:
+    if limits.images:
+        counts[ENCODER_RUN] += batch.encoder_tokens
+        process_images(state, limits)
+    if each:
         exclude_returning(state)
     log_pooled_gap(state, end)
-    if limits.may_starve:
+    if each:
         settle_returning(state, end)
     times[LAST_END] = end
     if batch.num_decodes > 0:
@@ -132,7 +142,7 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     counts[NUM_STEPS] += 1
     counts[FOLLOWS] = AFTER_CHUNKS if batch.prefill_tokens > 0 else AFTER_DECODES
     quiet = batch.prefill_tokens == 0 and counts[PART_HEAD] == NONE and not ended
-    counts[QUIET] = 1 if quiet else 0
+    counts[QUIET] = 1 if quiet and (not limits.images or images_rest(state, limits)) else 0
 
 
 @inner
@@ -154,7 +164,7 @@ def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: Floa
             counts[FREE_BLOCKS] -= crossing[phase]
         elif crossing[phase] > 0:
             grow_crossing(state, limits)
-        batch = BatchShape(0, 0, 0.0, 0, decodes, counts[DECODE_CONTEXT], AFTER_DECODES)
+        batch = BatchShape(0, 0, 0.0, 0, decodes, counts[DECODE_CONTEXT], AFTER_DECODES, 0)
         seconds = step_interval(params, batch, running, limits.overlapped)
         start = times[LAST_END]
         end = start + seconds * jitter[counts[NUM_STEPS] % jitter.size]

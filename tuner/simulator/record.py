@@ -6,6 +6,7 @@ from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens
 from tuner.simulator.state import (
     DECODING,
+    ENCODES,
     FREE_BLOCKS,
     NEXT,
     NONE,
@@ -30,7 +31,7 @@ def has_record_room(state: State, limits: Limits) -> bool:
     if not limits.recording:
         return True
     counts = state.tally.counts
-    most = 3 * counts[NUM_RUNNING] + counts[NUM_STACKED] + 2 * state.requests.visible_s.size
+    most = 4 * counts[NUM_RUNNING] + counts[NUM_STACKED] + 2 * state.requests.visible_s.size
     return counts[NUM_ROWS] + most < state.record.step.size
 
 
@@ -53,6 +54,8 @@ def record_step(state: State) -> None:
     while r != NONE:
         if progress.phase[r] == PREFILLING and progress.chunk[r] > 0:
             add_row(state, r, progress.chunk[r], progress.computed[r])
+            if state.vision.viewers.encoding.size > 0 and state.vision.viewers.encoding[r] > 0:
+                add_row(state, r, ENCODES, state.vision.viewers.encoding[r])
         late = progress.phase[r] == DECODING and progress.last_token_s[r] >= 0.0
         if progress.phase[r] == DECODING and not (late and progress.chunk[r] == 0):
             add_row(state, r, 1, computed_tokens(state, r))

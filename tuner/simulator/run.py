@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +23,17 @@ from tuner.simulator.build import (
     resolved,
 )
 from tuner.simulator.gap_store import GapStore
+from tuner.simulator.image_build import EncoderSize, build_vision, fold_images, image_limits
 from tuner.simulator.kernel import run_all
-from tuner.simulator.memory import allocate
+from tuner.simulator.memory import Inputs, allocate
 from tuner.simulator.prefix_keys import build_prefixes, prefix_blocks
 from tuner.simulator.state import (
     BLOCKS_MATTER,
     CACHED_TOKENS,
+    CUT_CHUNKS,
+    ENCODER_EVICTIONS,
+    ENCODER_HITS,
+    ENCODER_RUN,
     ENDLESS,
     LOG_FULL,
     NUM_PREEMPTIONS,
@@ -59,6 +65,19 @@ class StepRecord:
     """(rows,) free KV blocks after scheduling"""
 
 
+class EncoderUse(NamedTuple):
+    """What images cost; zeros for text."""
+
+    computed_tokens: int
+    """image tokens that the encoder computed"""
+    hits: int
+    """images whose encoder output was in the cache"""
+    evictions: int
+    """encoder outputs that left the cache for others"""
+    cut_chunks: int
+    """chunks that end before an image that had to wait for the encoder"""
+
+
 @dataclass(frozen=True)
 class Simulation:
     """Result of one simulation."""
@@ -73,6 +92,7 @@ class Simulation:
     each other for ever. The simulation stopped there; the others' status is UNFINISHED"""
     simulation_s: float
     """seconds inside the kernel"""
+    encoder: EncoderUse
     record: StepRecord | None = None
     """filled when asked for"""
 
@@ -86,6 +106,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     itl_limit_s: FloatArray | None = None,
     seed: int | None = 0,
     record: bool = False,
+    encoder: EncoderSize | None = None,
 ) -> Simulation:
     """Replay `trace` through an exact copy of vLLM 0.32's scheduler under `config`.
 
@@ -105,6 +126,9 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         Draws the measured jitter of step times; None leaves it out.
     record
         Also return what every step did (slow; for tests and timelines).
+    encoder
+        Of a multimodal model; None for what vLLM 0.32 takes when no item of the model is larger
+        than the largest image of `trace` (see `image_limits`).
 
     Raises
     ------
@@ -114,10 +138,11 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         The traffic holds nothing to simulate, or the run cannot make progress.
     """
     prepare()
-    limits = build_limits(config, num_kv_blocks, trace.prefix_block_tokens or 1)
-    limits = limits._replace(
+    keyed = fold_images(trace, resolved(config, "block_size"))
+    limits = build_limits(config, num_kv_blocks, keyed.prefix_block_tokens or 1)
+    limits = image_limits(limits, trace, encoder)._replace(
         recording=record,
-        identities=limits.caching and bool(prefix_blocks(trace).shared.any()),
+        identities=limits.caching and bool(prefix_blocks(keyed).shared.any()),
     )
     if itl_limit_s is None:
         itl_limit_s = np.full(len(trace.class_names), np.nan)
@@ -127,8 +152,9 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     jitter = draw_jitter(model.residuals, seed)
     status, spent = BLOCKS_MATTER, 0.0
     while status == BLOCKS_MATTER:
-        prefixes = build_prefixes(trace, accepted, requests, limits)
-        state = allocate(requests, prefixes, limits, num_kv_blocks, itl_limit_s)
+        prefixes = build_prefixes(keyed, accepted, requests, limits)
+        inputs = Inputs(requests, prefixes, build_vision(trace, accepted, limits))
+        state = allocate(inputs, limits, num_kv_blocks, itl_limit_s)
         started = time.perf_counter()
         gaps = GapStore(itl_limit_s.size)
         state, status = run_to_end(state, limits, model, jitter, gaps)
@@ -147,6 +173,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         cached_tokens=int(counts[CACHED_TOKENS]),
         endless=status == ENDLESS,
         simulation_s=spent,
+        encoder=EncoderUse(*(int(counts[i]) for i in ENCODER_COUNTS)),
         record=gather_record(accepted, state) if record else None,
     )
 
@@ -175,12 +202,17 @@ def prepare() -> None:
     limits = build_limits(config, 2)
     requests = Requests(np.empty(0), none, none, none, none)
     no_trace = Trace(np.empty(0), none, none)
-    prefixes = build_prefixes(no_trace, np.zeros(0, dtype=np.bool_), requests, limits)
-    state = allocate(requests, prefixes, limits, 2, np.full(1, np.nan))
+    nobody = np.zeros(0, dtype=np.bool_)
+    prefixes = build_prefixes(no_trace, nobody, requests, limits)
+    inputs = Inputs(requests, prefixes, build_vision(no_trace, nobody, limits))
+    state = allocate(inputs, limits, 2, np.full(1, np.nan))
     run_all(state, limits, plain_params(), np.ones(1))
     GapStore(1).drain(state)
     _PREPARED.append(True)
 
+
+ENCODER_COUNTS = (ENCODER_RUN, ENCODER_HITS, ENCODER_EVICTIONS, CUT_CHUNKS)
+"""where `Tally.counts` has the fields of `EncoderUse`"""
 
 _PREPARED: list[bool] = []
 """holds something once the kernels are loaded"""

@@ -15,12 +15,18 @@ from __future__ import annotations
 
 from profiler.compiled import inner
 from tuner.simulator.blocks import can_admit, computed_tokens, extra_blocks, grow_blocks
+from tuner.simulator.encoder import (
+    refuse_encoder_inputs,
+    schedule_encoder_inputs,
+    settle_encoder_inputs,
+)
 from tuner.simulator.lists import append_partial, append_running
 from tuner.simulator.state import (
     BLOCKED,
     CACHED_TOKENS,
     CLOCK,
     DECODING,
+    ENCODER_LEFT,
     FREE_BLOCKS,
     NONE,
     NUM_DECODES,
@@ -145,11 +151,20 @@ def admit_waiting(state: State, limits: Limits, threshold: int, left: int) -> No
         if not limits.chunked and n > left:
             break
         n = min(n, left)
+        encoder_left = counts[ENCODER_LEFT]
+        if limits.images:
+            n = schedule_encoder_inputs(state, limits, r, cached, n)
+            if n == 0:
+                break
         wanted = known if limits.reserve_full else cached + n
         if not can_admit(state, limits, wanted, hits, idle):
+            if limits.images:
+                refuse_encoder_inputs(state, r)
             break
         pop_waiting(state, limits)
         start_prefill(state, limits, r, hits, n)
+        if limits.images:
+            settle_encoder_inputs(state, r, encoder_left, True)
         left -= n
         r = waiting_head(state, limits)
     counts[BLOCKED] = 1 if r != NONE else 0

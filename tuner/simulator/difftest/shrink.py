@@ -11,7 +11,8 @@ import numpy as np
 
 from profiler.engine_config import EngineConfig
 from profiler.errors import KnobError
-from profiler.traffic.trace import IntArray, Trace, take_segments
+from profiler.traffic.ragged import take_segments
+from profiler.traffic.trace import IntArray, Trace
 from tuner.simulator.difftest.cases import Case, prefix_hashes_of
 
 MAX_TRIES = 400
