@@ -60,7 +60,8 @@ class Images:
     def of_rows(cls, rows: Sequence[Sequence[tuple[int, int, int]]]) -> Images:
         """From one list of (start, tokens, identity) per request."""
         flat = np.array([image for row in rows for image in row], np.int64).reshape(-1, 3)
-        return cls.build(*flat.T, np.cumsum([0, *(len(row) for row in rows)]))
+        offsets = np.cumsum([0, *(len(row) for row in rows)])
+        return cls.build(flat[:, 0], flat[:, 1], flat[:, 2], offsets)
 
     def _check(self) -> None:
         if self.num and self.tokens.min() < 1:

@@ -98,6 +98,6 @@ def fields_of_table(table: pa.Table, name: str) -> tuple[dict[str, Any], str]:
         fields["prefix_offsets"] = hashes.offsets.to_numpy()
         fields["prefix_block_tokens"] = about["prefix_block_tokens"]
     if images is not None:
-        parts = [images.values.field(part).to_numpy() for part in IMAGE_PARTS]
-        fields["images"] = Images.build(*parts, images.offsets.to_numpy())
+        start, tokens, identity = (images.values.field(p).to_numpy() for p in IMAGE_PARTS)
+        fields["images"] = Images.build(start, tokens, identity, images.offsets.to_numpy())
     return fields, about["digest"]

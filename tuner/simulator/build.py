@@ -69,7 +69,6 @@ def build_limits(config: EngineConfig, num_kv_blocks: int, prefix_tokens: int = 
         images=False,
         whole_images=bool(config.disable_chunked_mm_input),
         encoder_budget=batched,
-        encoder_cache=batched,
     )
 
 

@@ -10,6 +10,7 @@ from profiler.compiled import inner
 from profiler.latency.step_time import BatchShape
 from profiler.steps import AFTER_IDLE
 from tuner.simulator.blocks import computed_tokens, free_blocks
+from tuner.simulator.encoder_release import encoder_tokens
 from tuner.simulator.gaps import log_own_gap
 from tuner.simulator.lists import remove_partial, remove_running
 from tuner.simulator.lockstep import join_lockstep, leave_lockstep
@@ -17,7 +18,6 @@ from tuner.simulator.state import (
     CLOCK,
     DECODE_CONTEXT,
     DONE,
-    ENCODER_TOKENS,
     ENDING_NOW,
     FINISHING,
     FOLLOWS,
@@ -54,7 +54,7 @@ def describe_batch(state: State) -> BatchShape:
     decode_context = counts[DECODE_CONTEXT] - counts[LATE_CONTEXT]
     idle = times[SCHEDULE_AT] > times[LAST_END]
     follows = AFTER_IDLE if idle else counts[FOLLOWS]
-    encoded = counts[ENCODER_TOKENS]
+    encoded = encoder_tokens(state.vision)
     return BatchShape(tokens, prompts, pairs, context, decodes, decode_context, follows, encoded)
 
 

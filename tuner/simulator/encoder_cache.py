@@ -8,52 +8,48 @@ the images are counted, which is zero at the same moments.
 from __future__ import annotations
 
 from profiler.compiled import inner
-from tuner.simulator.image_arrays import ABSENT, CACHED, HELD, NOT_HELD
-from tuner.simulator.lists import append, remove
-from tuner.simulator.state import (
+from tuner.simulator.image_arrays import (
+    ABSENT,
+    CACHED,
     ENCODER_EVICTIONS,
     ENCODER_FREE,
     ENCODER_FREEABLE,
     ENCODER_HITS,
+    HELD,
+    NOT_HELD,
     NUM_HELD,
     OLDEST_OUTPUT,
-    State,
+    Vision,
 )
+from tuner.simulator.lists import append, remove
 
 
 @inner
-def check_and_update_cache(state: State, j: int) -> bool:
+def check_and_update_cache(vision: Vision, j: int) -> bool:
     """Whether the output of image `j` is cached; if so, the image holds it from now on."""
-    counts, outputs = state.tally.counts, state.vision.outputs
-    k = state.vision.images.output[j]
+    counts, images, outputs = vision.counts, vision.images, vision.outputs
+    k = images.output[j]
     if outputs.state[k] != CACHED:
         return False
     if outputs.uses[k] == 0:
         remove(counts, outputs.free_prev, outputs.free_next, OLDEST_OUTPUT, k)
         counts[ENCODER_FREEABLE] -= outputs.tokens[k]
-    hold_output(state, j)
+    if images.held[j] != HELD:
+        images.held[j] = HELD
+        outputs.uses[k] += 1
+        counts[NUM_HELD] += 1
+        counts[ENCODER_HITS] += 1
     return True
 
 
 @inner
-def hold_output(state: State, j: int) -> None:
-    """Image `j` holds its output, once."""
-    counts, images = state.tally.counts, state.vision.images
-    if images.held[j] != HELD:
-        images.held[j] = HELD
-        state.vision.outputs.uses[images.output[j]] += 1
-        counts[NUM_HELD] += 1
-        counts[ENCODER_HITS] += 1
-
-
-@inner
-def can_allocate(state: State, j: int, budget: int, scheduled: int) -> bool:
+def can_allocate(vision: Vision, j: int, budget: int, scheduled: int) -> bool:
     """Whether image `j` may be encoded beside `scheduled` tokens of images of the same request.
 
     Evicts the oldest freeable outputs when only they leave room.
     """
-    counts, outputs = state.tally.counts, state.vision.outputs
-    tokens = outputs.tokens[state.vision.images.output[j]]
+    counts, outputs = vision.counts, vision.outputs
+    tokens = outputs.tokens[vision.images.output[j]]
     if tokens > budget:
         return False
     tokens += scheduled
@@ -69,26 +65,25 @@ def can_allocate(state: State, j: int, budget: int, scheduled: int) -> bool:
 
 
 @inner
-def allocate_output(state: State, j: int) -> None:
-    """Image `j` is encoded in this step; its output takes its place (allocate)."""
-    counts, outputs = state.tally.counts, state.vision.outputs
-    k = state.vision.images.output[j]
-    outputs.state[k] = CACHED
+def allocate_output(vision: Vision, j: int) -> None:
+    """Image `j` is encoded in this step; it holds the output, which takes its place (allocate)."""
+    counts, outputs = vision.counts, vision.outputs
+    k = vision.images.output[j]
+    outputs.state[k], outputs.uses[k] = CACHED, 1
     counts[ENCODER_FREE] -= outputs.tokens[k]
     counts[ENCODER_FREEABLE] -= outputs.tokens[k]
-    hold_output(state, j)
-    counts[ENCODER_HITS] -= 1
+    vision.images.held[j] = HELD
+    counts[NUM_HELD] += 1
 
 
 @inner
-def free_outputs(state: State, r: int, bound: int) -> None:
+def free_outputs(vision: Vision, r: int, bound: int) -> None:
     """`r` lets go of the outputs of its images that end at `bound` or before.
 
     Several at once become freeable in order of position. The engine iterates over a Python set of
     image numbers, which is that order up to eight images and arbitrary beyond.
     """
-    counts, vision = state.tally.counts, state.vision
-    images, outputs = vision.images, vision.outputs
+    counts, images, outputs = vision.counts, vision.images, vision.outputs
     for j in range(vision.viewers.first[r], vision.viewers.end[r]):
         if images.held[j] != HELD or images.end[j] > bound:
             continue

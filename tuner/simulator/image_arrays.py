@@ -1,4 +1,4 @@
-"""Arrays of the images in the prompts and of the encoder cache; all are empty for text.
+"""Arrays of the images in the prompts and of the encoder cache.
 
 M is the number of images, K of distinct ones, N of requests. Made by `image_build.py`.
 """
@@ -11,6 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
+
+# Indices of Vision.counts.
+ENCODER_LEFT = 0  # tokens the encoder may still compute in the step being built
+ENCODER_TOKENS = 1  # tokens it computes in that step
+ENCODER_FREE = 2  # unused tokens of the encoder cache (num_free_slots)
+ENCODER_FREEABLE = 3  # those and the ones nobody holds (num_freeable_slots)
+OLDEST_OUTPUT = 4  # queue of encoder outputs that nobody holds
+NEWEST_OUTPUT = 5
+NUM_HELD = 6  # images that hold an output
+NUM_FED = 7  # requests with images in the step whose output has not been processed
+ENCODER_RUN = 8  # tokens the encoder has computed in all steps
+ENCODER_HITS = 9  # images whose output was cached
+ENCODER_EVICTIONS = 10  # outputs thrown out of the cache
+CUT_CHUNKS = 11  # chunks that end before an image that had to wait
+NUM_VISION_COUNTS = 12
+
+EVERYTHING = 1 << 62
+"""a position behind every prompt"""
 
 # Image.held
 NOT_HELD = 0
@@ -52,7 +70,7 @@ class Output(NamedTuple):
     uses: IntArray
     """(K,) images that hold it; a cached one without uses is in the freeable queue"""
     free_prev: IntArray
-    """(K,) freeable queue; its ends are OLDEST_OUTPUT and NEWEST_OUTPUT of Tally.counts"""
+    """(K,) freeable queue; its ends are OLDEST_OUTPUT and NEWEST_OUTPUT of Vision.counts"""
     free_next: IntArray
     """(K,) the same"""
 
@@ -76,3 +94,8 @@ class Vision(NamedTuple):
     images: Image
     outputs: Output
     viewers: Viewer
+    counts: IntArray
+    """(NUM_VISION_COUNTS,) see the indices above"""
+
+
+assert NEWEST_OUTPUT == OLDEST_OUTPUT + 1

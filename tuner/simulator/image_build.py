@@ -12,7 +12,24 @@ import numpy.typing as npt
 from profiler.errors import KnobError
 from profiler.traffic.images import Images
 from profiler.traffic.trace import Trace
-from tuner.simulator.image_arrays import Image, IntArray, Output, Viewer, Vision
+from tuner.simulator.image_arrays import (
+    CUT_CHUNKS,
+    ENCODER_EVICTIONS,
+    ENCODER_FREE,
+    ENCODER_FREEABLE,
+    ENCODER_HITS,
+    ENCODER_LEFT,
+    ENCODER_RUN,
+    NEWEST_OUTPUT,
+    NUM_VISION_COUNTS,
+    OLDEST_OUTPUT,
+    Image,
+    IntArray,
+    Output,
+    Viewer,
+    Vision,
+)
+from tuner.simulator.memory import as_records
 from tuner.simulator.prefix_keys import chain_words, mix, prefix_blocks
 from tuner.simulator.state import NONE, Limits
 
@@ -26,17 +43,30 @@ class EncoderSize(NamedTuple):
     """image tokens whose encoder outputs are kept"""
 
 
+class EncoderUse(NamedTuple):
+    """What images cost; zeros for text."""
+
+    computed_tokens: int
+    """image tokens that the encoder computed"""
+    hits: int
+    """images whose encoder output was in the cache"""
+    evictions: int
+    """encoder outputs that left the cache for others"""
+    cut_chunks: int
+    """chunks that end before an image that had to wait for the encoder"""
+
+
 def images_of(trace: Trace) -> Images | None:
     """The images of `trace`; None when it has none at all."""
     return trace.images if trace.images is not None and trace.images.num else None
 
 
-def image_limits(limits: Limits, trace: Trace, encoder: EncoderSize | None) -> Limits:
-    """`limits` with the encoder's.
+def encoder_size(limits: Limits, trace: Trace, given: EncoderSize | None) -> EncoderSize | None:
+    """The encoder's reserves, `given` or as the engine derives them; None for text.
 
     vLLM 0.32 takes max_num_batched_tokens for both (`SchedulerConfig.__post_init__`), raised to the
     largest item of the *model* (`compute_mm_encoder_budget`). A trace tells only its own largest
-    image, so a model that takes larger ones than the traffic has needs `encoder`.
+    image, so a model that takes larger ones than the traffic has needs `given`.
 
     Raises
     ------
@@ -45,11 +75,10 @@ def image_limits(limits: Limits, trace: Trace, encoder: EncoderSize | None) -> L
     """
     images = images_of(trace)
     if images is None:
-        return limits
+        return None
     largest = int(images.tokens.max())
     batched = limits.adaptive_budget
-    if encoder is None:
-        encoder = EncoderSize(max(batched, largest), max(batched, largest))
+    encoder = given or EncoderSize(max(batched, largest), max(batched, largest))
     if largest > min(encoder):
         raise KnobError(
             f"the encoder's budget and cache must hold the largest image, got {encoder} and an "
@@ -61,19 +90,16 @@ def image_limits(limits: Limits, trace: Trace, encoder: EncoderSize | None) -> L
             f"disable_chunked_mm_input is true, got {batched} and {largest}; raise the budget "
             "or allow chunks inside images"
         )
-    return limits._replace(
-        images=True,
-        encoder_budget=encoder.budget_tokens,
-        encoder_cache=encoder.cache_tokens,
-    )
+    return encoder
 
 
-def build_vision(trace: Trace, accepted: npt.NDArray[np.bool_], limits: Limits) -> Vision:
-    """Images of the accepted requests, nothing encoded yet; empty for text."""
+def build_vision(
+    trace: Trace, accepted: npt.NDArray[np.bool_], encoder: EncoderSize | None
+) -> Vision | None:
+    """Images of the accepted requests, nothing encoded yet; None for text."""
     images = images_of(trace)
-    if images is None or not limits.images:
-        none = np.zeros(0, dtype=np.int64)
-        return Vision(Image(*[none] * 4), Output(*[none] * 5), Viewer(*[none] * 4))
+    if images is None or encoder is None:
+        return None
     owned = images.take(np.flatnonzero(accepted))
     _, first, which = np.unique(owned.identity, return_index=True, return_inverse=True)
     n, num = owned.offsets.size - 1, first.size
@@ -81,16 +107,17 @@ def build_vision(trace: Trace, accepted: npt.NDArray[np.bool_], limits: Limits) 
     def fill(size: int, value: int) -> IntArray:
         return np.full(size, value, dtype=np.int64)
 
+    counts = fill(NUM_VISION_COUNTS, 0)
+    counts[OLDEST_OUTPUT] = counts[NEWEST_OUTPUT] = NONE
+    counts[ENCODER_LEFT] = encoder.budget_tokens
+    counts[ENCODER_FREE] = counts[ENCODER_FREEABLE] = encoder.cache_tokens
+    outputs = Output(owned.tokens[first], fill(num, 0), fill(num, 0), *[fill(num, NONE)] * 2)
+    end = owned.start + owned.tokens
     return Vision(
-        Image(owned.start, owned.start + owned.tokens, which.astype(np.int64), fill(owned.num, 0)),
-        Output(
-            tokens=owned.tokens[first],
-            state=fill(num, 0),
-            uses=fill(num, 0),
-            free_prev=fill(num, NONE),
-            free_next=fill(num, NONE),
-        ),
-        Viewer(owned.offsets[:-1].copy(), owned.offsets[1:].copy(), fill(n, 0), fill(n, 0)),
+        as_records(Image(owned.start, end, which.astype(np.int64), fill(owned.num, 0))),
+        as_records(outputs),
+        as_records(Viewer(owned.offsets[:-1], owned.offsets[1:], fill(n, 0), fill(n, 0))),
+        counts,
     )
 
 
@@ -129,3 +156,11 @@ def fold_images(trace: Trace, block_tokens: int) -> Trace:
         prefix_offsets=np.concatenate(([0], ends)).astype(np.int64),
         prefix_block_tokens=block_tokens,
     )
+
+
+def encoder_use(vision: Vision | None) -> EncoderUse:
+    """What the run's encoder did."""
+    if vision is None:
+        return EncoderUse(0, 0, 0, 0)
+    used = (ENCODER_RUN, ENCODER_HITS, ENCODER_EVICTIONS, CUT_CHUNKS)
+    return EncoderUse(*(int(vision.counts[i]) for i in used))

@@ -19,7 +19,7 @@ from tuner.simulator.commit import (
     describe_batch,
     release_finished,
 )
-from tuner.simulator.encoder import images_rest, process_images
+from tuner.simulator.encoder_release import images_in_flight, images_rest, process_images
 from tuner.simulator.gaps import has_log_room, log_pooled_gap
 from tuner.simulator.record import has_record_room, record_queues, record_step
 from tuner.simulator.scheduler import (
@@ -39,7 +39,6 @@ from tuner.simulator.state import (
     BLOCKS_MATTER,
     CLOCK,
     DECODE_CONTEXT,
-    ENCODER_RUN,
     ENDING_BEFORE,
     ENDING_NOW,
     ENDLESS,
@@ -50,7 +49,6 @@ from tuner.simulator.state import (
     LOG_FULL,
     NONE,
     NUM_DECODES,
-    NUM_FED,
     NUM_FINISHED,
     NUM_GAPS,
     NUM_LATE,
@@ -79,10 +77,8 @@ def wait_for_work(state: State, limits: Limits, preempted: bool) -> bool:
     counts, times, visible_s = state.tally.counts, state.tally.times, state.requests.visible_s
     if counts[NUM_LATE] > 0:
         skip_step(state)
-    fed = limits.images and limits.overlapped and counts[NUM_FED] > 0
-    if counts[ENDING_BEFORE] != NONE or preempted or fed:
-        if limits.images:
-            process_images(state, limits)
+    if counts[ENDING_BEFORE] != NONE or preempted or images_in_flight(state.vision, limits):
+        process_images(state.vision, state, limits)
         release_finished(state, limits, ENDING_BEFORE)
         times[SCHEDULE_AT] = max(times[SCHEDULE_AT], times[LAST_END])
         return True
@@ -113,16 +109,13 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     counts, times = state.tally.counts, state.tally.times
     start = max(times[LAST_END], times[SCHEDULE_AT])
     end = start + seconds
-    each = limits.may_starve or limits.images
     if limits.recording:
         record_step(state)
-    if limits.images:
-        counts[ENCODER_RUN] += batch.encoder_tokens
-        process_images(state, limits)
-    if each:
+    process_images(state.vision, state, limits)
+    if limits.may_starve or limits.images:
         exclude_returning(state)
     log_pooled_gap(state, end)
-    if each:
+    if limits.may_starve or limits.images:
         settle_returning(state, end)
     times[LAST_END] = end
     if batch.num_decodes > 0:
@@ -142,7 +135,7 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     counts[NUM_STEPS] += 1
     counts[FOLLOWS] = AFTER_CHUNKS if batch.prefill_tokens > 0 else AFTER_DECODES
     quiet = batch.prefill_tokens == 0 and counts[PART_HEAD] == NONE and not ended
-    counts[QUIET] = 1 if quiet and (not limits.images or images_rest(state, limits)) else 0
+    counts[QUIET] = 1 if quiet and images_rest(state.vision, state, limits) else 0
 
 
 @inner

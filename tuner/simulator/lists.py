@@ -6,11 +6,9 @@ from profiler.compiled import inner
 from tuner.simulator.state import (
     FREE_HEAD,
     FREE_TAIL,
-    NEWEST_OUTPUT,
     NEXT_TICKET,
     NONE,
     NUM_RUNNING,
-    OLDEST_OUTPUT,
     PART_HEAD,
     PART_TAIL,
     RUN_HEAD,
@@ -118,4 +116,3 @@ def unlink_end(state: State, r: int) -> None:
 assert RUN_TAIL == RUN_HEAD + 1
 assert PART_TAIL == PART_HEAD + 1
 assert FREE_TAIL == FREE_HEAD + 1
-assert NEWEST_OUTPUT == OLDEST_OUTPUT + 1

@@ -11,21 +11,16 @@ from profiler.steps import AFTER_IDLE
 from tuner.simulator.image_arrays import Vision
 from tuner.simulator.pool_arrays import UNHASHED, Blocks, Holders, Pool, Prefixes
 from tuner.simulator.state import (
-    ENCODER_FREE,
-    ENCODER_FREEABLE,
-    ENCODER_LEFT,
     ENDING_BEFORE,
     ENDING_NOW,
     FOLLOWS,
     FREE_BLOCKS,
     FREE_HEAD,
     FREE_TAIL,
-    NEWEST_OUTPUT,
     NONE,
     NUM_COUNTS,
     NUM_FREE_ROWS,
     NUM_TIMES,
-    OLDEST_OUTPUT,
     PART_HEAD,
     PART_TAIL,
     RUN_HEAD,
@@ -49,12 +44,10 @@ class Inputs(NamedTuple):
 
     requests: Requests
     prefixes: Prefixes
-    vision: Vision
+    vision: Vision | None
 
 
-def allocate(
-    inputs: Inputs, limits: Limits, num_kv_blocks: int, itl_limit_s: FloatArray
-) -> State:
+def allocate(inputs: Inputs, limits: Limits, num_kv_blocks: int, itl_limit_s: FloatArray) -> State:
     """Fresh state for the requests (N) of `inputs` and the classes of `itl_limit_s` (C)."""
     requests = inputs.requests
     n, classes = requests.visible_s.size, itl_limit_s.size
@@ -63,9 +56,6 @@ def allocate(
     counts[list(lists)] = NONE
     counts[FREE_BLOCKS] = num_kv_blocks - 1
     counts[FOLLOWS] = AFTER_IDLE
-    counts[OLDEST_OUTPUT] = counts[NEWEST_OUTPUT] = NONE
-    counts[ENCODER_LEFT] = limits.encoder_budget
-    counts[ENCODER_FREE] = counts[ENCODER_FREEABLE] = limits.encoder_cache
     pool = build_pool(requests, limits, num_kv_blocks)
     if limits.identities:
         counts[FREE_HEAD], counts[FREE_TAIL] = 1, num_kv_blocks - 1
@@ -91,7 +81,7 @@ def allocate(
         record=empty_record(8 * n + 4096 if limits.recording else 0),
         prefixes=inputs.prefixes,
         pool=pool,
-        vision=Vision(*(as_records(columns) for columns in inputs.vision)),
+        vision=inputs.vision,
     )
 
 

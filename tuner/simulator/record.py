@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens
+from tuner.simulator.encoder_release import encoding_of
 from tuner.simulator.state import (
     DECODING,
     ENCODES,
@@ -54,8 +55,9 @@ def record_step(state: State) -> None:
     while r != NONE:
         if progress.phase[r] == PREFILLING and progress.chunk[r] > 0:
             add_row(state, r, progress.chunk[r], progress.computed[r])
-            if state.vision.viewers.encoding.size > 0 and state.vision.viewers.encoding[r] > 0:
-                add_row(state, r, ENCODES, state.vision.viewers.encoding[r])
+            encoding = encoding_of(state.vision, r)
+            if encoding > 0:
+                add_row(state, r, ENCODES, encoding)
         late = progress.phase[r] == DECODING and progress.last_token_s[r] >= 0.0
         if progress.phase[r] == DECODING and not (late and progress.chunk[r] == 0):
             add_row(state, r, 1, computed_tokens(state, r))

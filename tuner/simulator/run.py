@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +22,20 @@ from tuner.simulator.build import (
     resolved,
 )
 from tuner.simulator.gap_store import GapStore
-from tuner.simulator.image_build import EncoderSize, build_vision, fold_images, image_limits
+from tuner.simulator.image_build import (
+    EncoderSize,
+    EncoderUse,
+    build_vision,
+    encoder_size,
+    encoder_use,
+    fold_images,
+)
 from tuner.simulator.kernel import run_all
 from tuner.simulator.memory import Inputs, allocate
 from tuner.simulator.prefix_keys import build_prefixes, prefix_blocks
 from tuner.simulator.state import (
     BLOCKS_MATTER,
     CACHED_TOKENS,
-    CUT_CHUNKS,
-    ENCODER_EVICTIONS,
-    ENCODER_HITS,
-    ENCODER_RUN,
     ENDLESS,
     LOG_FULL,
     NUM_PREEMPTIONS,
@@ -63,19 +65,6 @@ class StepRecord:
     """(rows,) tokens computed before"""
     free: IntArray
     """(rows,) free KV blocks after scheduling"""
-
-
-class EncoderUse(NamedTuple):
-    """What images cost; zeros for text."""
-
-    computed_tokens: int
-    """image tokens that the encoder computed"""
-    hits: int
-    """images whose encoder output was in the cache"""
-    evictions: int
-    """encoder outputs that left the cache for others"""
-    cut_chunks: int
-    """chunks that end before an image that had to wait for the encoder"""
 
 
 @dataclass(frozen=True)
@@ -128,7 +117,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         Also return what every step did (slow; for tests and timelines).
     encoder
         Of a multimodal model; None for what vLLM 0.32 takes when no item of the model is larger
-        than the largest image of `trace` (see `image_limits`).
+        than the largest image of `trace` (see `encoder_size`).
 
     Raises
     ------
@@ -140,8 +129,11 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     prepare()
     keyed = fold_images(trace, resolved(config, "block_size"))
     limits = build_limits(config, num_kv_blocks, keyed.prefix_block_tokens or 1)
-    limits = image_limits(limits, trace, encoder)._replace(
+    encoder = encoder_size(limits, trace, encoder)
+    limits = limits._replace(
         recording=record,
+        images=encoder is not None,
+        encoder_budget=encoder.budget_tokens if encoder else 0,
         identities=limits.caching and bool(prefix_blocks(keyed).shared.any()),
     )
     if itl_limit_s is None:
@@ -153,7 +145,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     status, spent = BLOCKS_MATTER, 0.0
     while status == BLOCKS_MATTER:
         prefixes = build_prefixes(keyed, accepted, requests, limits)
-        inputs = Inputs(requests, prefixes, build_vision(trace, accepted, limits))
+        inputs = Inputs(requests, prefixes, build_vision(trace, accepted, encoder))
         state = allocate(inputs, limits, num_kv_blocks, itl_limit_s)
         started = time.perf_counter()
         gaps = GapStore(itl_limit_s.size)
@@ -173,7 +165,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         cached_tokens=int(counts[CACHED_TOKENS]),
         endless=status == ENDLESS,
         simulation_s=spent,
-        encoder=EncoderUse(*(int(counts[i]) for i in ENCODER_COUNTS)),
+        encoder=encoder_use(state.vision),
         record=gather_record(accepted, state) if record else None,
     )
 
@@ -204,15 +196,12 @@ def prepare() -> None:
     no_trace = Trace(np.empty(0), none, none)
     nobody = np.zeros(0, dtype=np.bool_)
     prefixes = build_prefixes(no_trace, nobody, requests, limits)
-    inputs = Inputs(requests, prefixes, build_vision(no_trace, nobody, limits))
+    inputs = Inputs(requests, prefixes, None)
     state = allocate(inputs, limits, 2, np.full(1, np.nan))
     run_all(state, limits, plain_params(), np.ones(1))
     GapStore(1).drain(state)
     _PREPARED.append(True)
 
-
-ENCODER_COUNTS = (ENCODER_RUN, ENCODER_HITS, ENCODER_EVICTIONS, CUT_CHUNKS)
-"""where `Tally.counts` has the fields of `EncoderUse`"""
 
 _PREPARED: list[bool] = []
 """holds something once the kernels are loaded"""

@@ -16,6 +16,7 @@ from __future__ import annotations
 from profiler.compiled import inner
 from tuner.simulator.blocks import can_admit, computed_tokens, extra_blocks, grow_blocks
 from tuner.simulator.encoder import (
+    encoder_left,
     refuse_encoder_inputs,
     schedule_encoder_inputs,
     settle_encoder_inputs,
@@ -26,7 +27,6 @@ from tuner.simulator.state import (
     CACHED_TOKENS,
     CLOCK,
     DECODING,
-    ENCODER_LEFT,
     FREE_BLOCKS,
     NONE,
     NUM_DECODES,
@@ -151,20 +151,17 @@ def admit_waiting(state: State, limits: Limits, threshold: int, left: int) -> No
         if not limits.chunked and n > left:
             break
         n = min(n, left)
-        encoder_left = counts[ENCODER_LEFT]
-        if limits.images:
-            n = schedule_encoder_inputs(state, limits, r, cached, n)
-            if n == 0:
-                break
+        image_budget = encoder_left(state.vision)
+        n = schedule_encoder_inputs(state.vision, limits, r, cached, n)
+        if n == 0:
+            break
         wanted = known if limits.reserve_full else cached + n
         if not can_admit(state, limits, wanted, hits, idle):
-            if limits.images:
-                refuse_encoder_inputs(state, r)
+            refuse_encoder_inputs(state.vision, r)
             break
         pop_waiting(state, limits)
         start_prefill(state, limits, r, hits, n)
-        if limits.images:
-            settle_encoder_inputs(state, r, encoder_left, True)
+        settle_encoder_inputs(state.vision, r, image_budget, True)
         left -= n
         r = waiting_head(state, limits)
     counts[BLOCKED] = 1 if r != NONE else 0

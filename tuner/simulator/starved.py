@@ -2,8 +2,8 @@
 
 That is so for settings that can leave a decode without its token (max_num_scheduled_tokens below
 the number of running requests, an adaptive threshold that divides a larger budget than the step may
-use), under priorities, with images, and in a step with preemptions when blocks have identities. It costs
-O(running) per step; `scheduler.schedule_running` is the form for every other step.
+use), under priorities, with images, and in a step with preemptions when blocks have identities. It
+costs O(running) per step; `scheduler.schedule_running` is the form for every other step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens, grow_blocks
-from tuner.simulator.encoder import schedule_encoder_inputs, settle_encoder_inputs
+from tuner.simulator.encoder import encoder_left, schedule_encoder_inputs, settle_encoder_inputs
 from tuner.simulator.gaps import log_own_gap
 from tuner.simulator.lists import link_end, unlink_end
 from tuner.simulator.lockstep import link_crossing, unlink_crossing
@@ -21,7 +21,6 @@ from tuner.simulator.state import (
     CLOCK,
     DECODE_CONTEXT,
     DECODING,
-    ENCODER_LEFT,
     FREE_BLOCKS,
     LAST_END,
     LATE_CONTEXT,
@@ -45,8 +44,8 @@ def wanted_tokens(state: State, limits: Limits, r: int, threshold: int, left: in
         return min(1, left)
     if phase == PREFILLING:
         n = chunk_size(remaining_tokens(state, r), threshold, left)
-        if limits.images and n > 0:
-            n = schedule_encoder_inputs(state, limits, r, state.progress.computed[r], n)
+        if n > 0:
+            n = schedule_encoder_inputs(state.vision, limits, r, state.progress.computed[r], n)
         return n
     return 0
 
@@ -62,7 +61,7 @@ def schedule_each(state: State, limits: Limits, threshold: int) -> tuple[int, in
     left, preempted = limits.token_budget, 0
     r = counts[RUN_HEAD]
     while r != NONE:
-        encoder_left = counts[ENCODER_LEFT]
+        image_budget = encoder_left(state.vision)
         n = wanted_tokens(state, limits, r, threshold, left)
         chunk[r] = n
         need = blocks_wanted(state, limits, r) if n > 0 else 0
@@ -73,8 +72,7 @@ def schedule_each(state: State, limits: Limits, threshold: int) -> tuple[int, in
             refund, gone = preempt_for(state, limits, r)
             left += refund
             preempted += 1
-        if limits.images:
-            settle_encoder_inputs(state, r, encoder_left, not gone)
+        settle_encoder_inputs(state.vision, r, image_budget, not gone)
         if gone:
             left = 0
             r = after

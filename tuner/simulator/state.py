@@ -67,19 +67,7 @@ NEXT_TICKET = 27  # running number of the next admission
 CACHED_TOKENS = 28  # prompt tokens found in the prefix cache at first admissions
 FRUITLESS = 29  # preemptions since anybody got a token
 FOLLOWS = 30  # what ran last, as BatchShape.follows has it
-ENCODER_LEFT = 31  # tokens the encoder may still compute in the step being built
-ENCODER_TOKENS = 32  # tokens it computes in that step
-ENCODER_FREE = 33  # unused tokens of the encoder cache (num_free_slots)
-ENCODER_FREEABLE = 34  # those and the ones nobody holds (num_freeable_slots)
-OLDEST_OUTPUT = 35  # queue of encoder outputs that nobody holds
-NEWEST_OUTPUT = 36
-NUM_HELD = 37  # images that hold an output
-NUM_FED = 38  # requests with images in the step whose output has not been processed
-ENCODER_RUN = 39  # tokens the encoder has computed in all steps
-ENCODER_HITS = 40  # images whose output was cached
-ENCODER_EVICTIONS = 41  # outputs thrown out of the cache
-CUT_CHUNKS = 42  # chunks that end before an image that had to wait
-NUM_COUNTS = 43
+NUM_COUNTS = 31
 
 # Record.tokens of rows that are no scheduled tokens.
 PREEMPTED = -1
@@ -132,8 +120,6 @@ class Limits(NamedTuple):
     """no chunk ends inside an image that it reached from before (disable_chunked_mm_input)"""
     encoder_budget: int
     """image tokens that the encoder computes in a step"""
-    encoder_cache: int
-    """image tokens whose encoder outputs are kept"""
 
 
 class Requests(NamedTuple):
@@ -258,4 +244,5 @@ class State(NamedTuple):
     record: Record
     prefixes: Prefixes
     pool: Pool
-    vision: Vision
+    vision: Vision | None
+    """None for text, for which the kernels are compiled without images"""

@@ -138,6 +138,21 @@ class Reference:
         for seq in self.running:
             seq.encoding = 0
         out: dict[Seq, int] = {}
+        left, preempted = self._continue(out, threshold, left)
+        if not preempted:
+            self._admit(out, threshold, left)
+        scheduled = [(seq.number, n, seq.computed) for seq, n in out.items()]
+        self.encoded = [(seq.number, seq.encoding) for seq in out if seq.encoding]
+        for seq, n in out.items():
+            seq.computed += n
+            seq.emitting = seq.computed == len(seq.tokens) + seq.in_flight
+            seq.in_flight += seq.emitting
+        if out:
+            self.steps.append([(seq, seq.emitting) for seq in out])
+        emitting = [s.number for s in out if s.emitting]
+        return scheduled, preempted, emitting, len(self.pool.free)
+
+    def _continue(self, out: dict[Seq, int], threshold: int, left: int) -> tuple[int, list[int]]:
         preempted: list[int] = []
         for seq in list(self.running):
             if left == 0:
@@ -165,18 +180,7 @@ class Reference:
             self._put(seq, wanted)
             out[seq] = n
             left -= n
-        if not preempted:
-            self._admit(out, threshold, left)
-        scheduled = [(seq.number, n, seq.computed) for seq, n in out.items()]
-        self.encoded = [(seq.number, seq.encoding) for seq in out if seq.encoding]
-        for seq, n in out.items():
-            seq.computed += n
-            seq.emitting = seq.computed == len(seq.tokens) + seq.in_flight
-            seq.in_flight += seq.emitting
-        emitting = [seq for seq in out if seq.emitting]
-        if out:
-            self.steps.append([(seq, seq.emitting) for seq in out])
-        return scheduled, preempted, [s.number for s in emitting], len(self.pool.free)
+        return left, preempted
 
     def _admit(self, out: dict[Seq, int], threshold: int, left: int) -> None:
         size = self.limits.block_size

@@ -128,7 +128,7 @@ def random_image_case(seed: int) -> Case:
     """Case number `seed` of those with images: few distinct ones, in a small encoder cache."""
     case = random_case(seed)
     rng = random.Random(-1 - seed)
-    sizes = [rng.choice((1, 3, 8, 12, 20, 30)) for _ in range(rng.choice((2, 5, 20)))]
+    sizes = [rng.choice((1, 3, 8, 12, 20, 30, 50)) for _ in range(rng.choice((3, 6, 20)))]
     layouts = [random_images(rng, sizes, 120) for _ in range(3)]
     rows = []
     for prompt in case.trace.prompt_tokens.tolist():
@@ -151,12 +151,10 @@ def random_image_case(seed: int) -> Case:
     )
 
 
-def random_images(
-    rng: random.Random, sizes: list[int], prompt: int
-) -> list[tuple[int, int, int]]:
+def random_images(rng: random.Random, sizes: list[int], prompt: int) -> list[tuple[int, int, int]]:
     """Up to eight images of a prompt, often back to back; the identity is the index of the size."""
-    images, at = list[tuple[int, int, int]](), rng.choice((0, 0, rng.randint(0, prompt)))
-    while len(images) < rng.choice((0, 2, 4, 8)):
+    images, at = list[tuple[int, int, int]](), rng.choice((0, 0, rng.randint(0, prompt // 2)))
+    while len(images) < rng.choice((1, 8, 8, 8)):
         identity = rng.randrange(len(sizes))
         if at + sizes[identity] > prompt:
             break
