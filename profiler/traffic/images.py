@@ -119,3 +119,15 @@ class Images:
         kept = np.bincount(self.owner[fits], minlength=len(prompt_tokens))
         at, offsets = cut_segments(np.arange(self.num), self.offsets, kept)
         return Images(self.start[at], self.tokens[at], self.identity[at], offsets)
+
+    def figures(self, prompt_tokens: IntArray) -> dict[str, float]:
+        """Images, distinct ones, requests with any; their tokens, and the share of the prompts."""
+        tokens = float(self.tokens.sum())
+        return {
+            "num_images": float(self.num),
+            "num_distinct": float(np.unique(self.identity).size),
+            "num_requests": float((np.diff(self.offsets) > 0).sum()),
+            "tokens": tokens,
+            "max_tokens": float(self.tokens.max(initial=0)),
+            "token_share": tokens / float(prompt_tokens.sum()),
+        }

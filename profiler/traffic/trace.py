@@ -186,7 +186,7 @@ class Trace:
     def describe(self) -> dict[str, Any]:
         """Plain figures for reports and JSON: counts, rate, percentiles of lengths, classes."""
         names, counts = self.class_names, np.bincount(self.classes, minlength=len(self.class_names))
-        images = {} if self.images is None else {"images": image_figures(self.images)}
+        images = {} if self.images is None else {"images": self.images.figures(self.prompt_tokens)}
         return {
             "num_requests": self.num_requests,
             "duration_s": self.duration_s,
@@ -274,14 +274,3 @@ def length_figures(tokens: IntArray) -> dict[str, float]:
     figures = {"min": float(tokens.min()), "mean": float(tokens.mean())}
     figures |= {f"p{p:g}": float(v) for p, v in zip(PERCENTILES, values, strict=True)}
     return figures | {"max": float(tokens.max())}
-
-
-def image_figures(images: Images) -> dict[str, float]:
-    """Numbers of images, of distinct ones and of requests that have any; their tokens."""
-    return {
-        "num_images": float(images.num),
-        "num_distinct": float(np.unique(images.identity).size),
-        "num_requests": float((np.diff(images.offsets) > 0).sum()),
-        "tokens": float(images.tokens.sum()),
-        "max_tokens": float(images.tokens.max(initial=0)),
-    }

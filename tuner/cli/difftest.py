@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def difftest(
     cases: Annotated[int, typer.Option(min=1, help="Random cases to compare.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Number of the first case.")] = 0,
+    images: Annotated[bool, typer.Option(help="Cases with images in the prompts.")] = False,
 ) -> None:
     """Compare the simulator with vLLM's own scheduler class, step by step, on random cases.
 
@@ -20,9 +21,11 @@ def difftest(
     case and printed, and the exit code is 1.
     """
     from tuner.cli.console import stdout
+    from tuner.simulator.difftest.cases import random_case, random_image_case
     from tuner.simulator.difftest.search import search_differences
 
-    found = search_differences(vllm_scheduler(), range(seed, seed + cases))
+    make_case = random_image_case if images else random_case
+    found = search_differences(vllm_scheduler(), range(seed, seed + cases), make_case)
     stdout.print(found.text, markup=False, highlight=False)
     if found.differs:
         raise typer.Exit(1)
