@@ -219,7 +219,7 @@ KNOBS: dict[str, Knob] = {
             None,
             "false; true for models that need whole images",
             "--disable-chunked-mm-input",
-            ">=0.8",
+            ">=0.9",
             "end a chunk before an image instead of inside it",
         ),
     )

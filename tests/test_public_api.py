@@ -29,7 +29,7 @@ SIGNATURES = {
     "tuner.search.tune.tune": "(study, folder, options, ui)",
     "tuner.simulator.prepare": "()",
     "tuner.simulator.simulate": (
-        "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record)"
+        "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, encoder)"
     ),
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",
