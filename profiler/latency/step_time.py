@@ -176,7 +176,7 @@ def step_interval(
 
 
 class BatchColumns(NamedTuple):
-    """S batches as columns; the fields of `BatchShape`."""
+    """S batches of text as columns; the fields of `BatchShape` but `encoder_tokens`."""
 
     prefill_tokens: IntArray
     num_prefills: IntArray
@@ -208,7 +208,7 @@ def fill_times(
             columns.num_decodes[i],
             columns.decode_context[i],
             columns.follows[i],
-            0,
+            0,  # encoder_tokens
         )
         out[i, 0] = step_time(params, batch)
         out[i, 1] = step_interval(params, batch, num_running[i], overlapped)
