@@ -81,9 +81,9 @@ class ColumnMap:
                     f"a column map is KEY=COLUMN,... with keys {', '.join(known)}; "
                     f"got {key + '=' + value!r}"
                 )
-        sizes = {key: int_above_0(key, values[key]) for key in _SIZES if key in values}
-        texts = {key: value for key, value in values.items() if key not in _SIZES}
-        return cls(**texts, **sizes)
+        typed: dict[str, Any] = dict(values)
+        typed |= {key: int_above_0(key, values[key]) for key in _SIZES if key in values}
+        return cls(**typed)
 
     def __post_init__(self) -> None:
         if self.unit is not None and self.unit not in UNITS:
