@@ -29,6 +29,7 @@ class EngineConfig:
     max_model_len: int | None = None
     block_size: int | None = None
     num_gpu_blocks_override: int | None = None
+    disable_chunked_mm_input: bool | None = None
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> EngineConfig:

@@ -211,5 +211,16 @@ KNOBS: dict[str, Knob] = {
             ">=0.8.5",
             "number of KV blocks; one of them is the null block",
         ),
+        Knob(
+            "disable_chunked_mm_input",
+            "bool",
+            "",
+            None,
+            None,
+            "false; true for models that need whole images",
+            "--disable-chunked-mm-input",
+            ">=0.9",
+            "end a chunk before an image instead of inside it",
+        ),
     )
 }

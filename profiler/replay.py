@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.engines.base import Engine, Progress, Requests
-from profiler.errors import EvidenceError
+from profiler.errors import EvidenceError, TraceError
 from profiler.outcomes import Outcomes, TokenTimes, outcomes_from_token_times
 from profiler.traffic.trace import Trace
 
@@ -80,7 +80,14 @@ def replay(  # noqa: PLR0913  # all but the first two are options by keyword
     ------
     EngineDiedError, EngineHungError
         The engine did not see the replay through.
+    TraceError
+        The trace has images.
     """
+    if trace.images is not None and trace.images.num:
+        raise TraceError(
+            f"a replay sends text only, and this trace has {trace.images.num} images; "
+            "replay what `stallfree traffic convert --without-images` makes of it"
+        )
     requests = Requests(
         arrival_s=trace.arrival_s,
         prompt_tokens=trace.prompt_tokens,

@@ -33,7 +33,8 @@ SIGNATURES = {
     "tuner.simulator.is_compiled": "()",
     "tuner.simulator.prepare": "()",
     "tuner.simulator.simulate": (
-        "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, timeline, concurrency)"
+        "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, timeline, "
+        "concurrency, encoder)"
     ),
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",

@@ -149,7 +149,8 @@ def _params_from(data: dict[str, Any]) -> StepTimeParams:
     table = NO_TABLE
     if data["table"] is not None:
         table = np.array(data["table"], dtype=np.float64).reshape(3, GRID + 1, GRID)
-    scalars = {n: float(data[n]) for n in StepTimeParams._fields if n != "table"}
+    optional = {"encoder_token_s": 0.0}  # given by hand; no profile measures it
+    scalars = {n: float((optional | data)[n]) for n in StepTimeParams._fields if n != "table"}
     return StepTimeParams(table=table, **scalars)
 
 

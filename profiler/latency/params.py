@@ -61,6 +61,9 @@ class StepTimeParams(NamedTuple):
     """(3, GRID + 1, GRID): by region the factors at the grid nodes, and in row GRID the place of
     the grid: origin and scale of the first axis, origin and scale of the second. `NO_TABLE`, which
     is empty, for none."""
+    encoder_token_s: float
+    """seconds per image token that the vision encoder computes, on top of everything else; written
+    by hand, because no fit measures it: 0 without"""
     host_s: float
     """host time of every step (scheduling, input building, output handling)"""
     host_per_running_s: float

@@ -50,6 +50,8 @@ class BatchShape(NamedTuple):
     """sum over decodes of the tokens computed before the step"""
     follows: int
     """AFTER_DECODES, AFTER_CHUNKS or AFTER_IDLE: a change of kind finds caches and threads cold"""
+    encoder_tokens: int = 0
+    """image tokens that the encoder computes in this step, before the model runs"""
 
 
 @compiled
@@ -148,6 +150,7 @@ def table_factor(table: FloatArray, batch: BatchShape) -> float:
 def step_time(params: StepTimeParams, batch: BatchShape) -> float:
     """Device seconds of one step, without host time."""
     seconds: float = roofline_time(params, batch) * table_factor(params.table, batch)
+    seconds += params.encoder_token_s * batch.encoder_tokens
     return seconds
 
 
@@ -173,7 +176,7 @@ def step_interval(
 
 
 class BatchColumns(NamedTuple):
-    """S batches as columns; the fields of `BatchShape`."""
+    """S batches of text as columns; the fields of `BatchShape` but `encoder_tokens`."""
 
     prefill_tokens: IntArray
     num_prefills: IntArray
@@ -205,6 +208,7 @@ def fill_times(
             columns.num_decodes[i],
             columns.decode_context[i],
             columns.follows[i],
+            0,  # encoder_tokens
         )
         out[i, 0] = step_time(params, batch)
         out[i, 1] = step_interval(params, batch, num_running[i], overlapped)

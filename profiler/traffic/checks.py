@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import TraceError
+
+if TYPE_CHECKING:
+    from profiler.traffic.images import Images
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -26,6 +29,7 @@ class TraceOptions(TypedDict, total=False):
     prefix_hashes: npt.ArrayLike | None
     prefix_offsets: npt.ArrayLike | None
     prefix_block_tokens: int | None
+    images: Images | None
     source: str
 
 
@@ -45,7 +49,7 @@ def checked_fields(
         "source": optional.get("source", ""),
     }
     if optional.get("priority") is not None:
-        fields["priority"] = _whole("priority", optional["priority"], num)
+        fields["priority"] = whole_numbers("priority", optional["priority"], num)
     fields |= _class_fields(optional, num)
     return fields | _prefix_fields(optional, fields["prompt_tokens"])
 
@@ -70,7 +74,8 @@ def _arrivals(values: npt.ArrayLike) -> FloatArray:
     return arrival
 
 
-def _whole(name: str, values: npt.ArrayLike | None, num: int | None) -> IntArray:
+def whole_numbers(name: str, values: npt.ArrayLike | None, num: int | None) -> IntArray:
+    """`values` as int64; TraceError unless they are `num` whole numbers in one row."""
     array = np.asarray(values)
     if array.ndim != 1 or (num is not None and len(array) != num):
         raise TraceError(f"{name} must hold {num} numbers in one row, got shape {array.shape}")
@@ -87,7 +92,7 @@ def _whole(name: str, values: npt.ArrayLike | None, num: int | None) -> IntArray
 
 
 def _lengths(name: str, values: npt.ArrayLike, num: int) -> IntArray:
-    lengths = _whole(name, values, num)
+    lengths = whole_numbers(name, values, num)
     good = (lengths >= 1) & (lengths <= MAX_TOKENS)
     if not good.all():
         where = int(np.argmin(good))
@@ -105,7 +110,7 @@ def _class_fields(optional: TraceOptions, num: int) -> dict[str, Any]:
         if len(names) != 1:
             raise TraceError(f"{len(names)} class names were given, but no class per request")
         return {"class_names": names}
-    index = _whole("request_class", optional["request_class"], num)
+    index = whole_numbers("request_class", optional["request_class"], num)
     if index.min() < 0 or index.max() >= len(names):
         raise TraceError(f"request classes must index the {len(names)} names {list(names)}")
     return {"class_names": names, "request_class": index}
@@ -121,8 +126,8 @@ def _prefix_fields(optional: TraceOptions, prompt: IntArray) -> dict[str, Any]:
     block = int(optional["prefix_block_tokens"] or 0)
     if block < 1:
         raise TraceError(f"prefix_block_tokens must be at least 1 token, got {block}")
-    hashes = _whole("prefix_hashes", optional["prefix_hashes"], None)
-    offsets = _whole("prefix_offsets", optional["prefix_offsets"], len(prompt) + 1)
+    hashes = whole_numbers("prefix_hashes", optional["prefix_hashes"], None)
+    offsets = whole_numbers("prefix_offsets", optional["prefix_offsets"], len(prompt) + 1)
     sizes = np.diff(offsets)
     if offsets[0] != 0 or offsets[-1] != len(hashes) or (sizes < 0).any():
         raise TraceError("prefix_offsets must rise from 0 to the number of prefix hashes")

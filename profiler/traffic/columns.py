@@ -53,6 +53,11 @@ class ColumnMap:
     """column with a list of prefix block hashes per request."""
     block: int | None = None
     """prompt tokens per prefix hash; needed with `prefix`."""
+    images: str | None = None
+    """column with a list of [start, tokens, identity] per request; with `image_tokens` one with
+    the number of images."""
+    image_tokens: int | None = None
+    """tokens per image, where a file has only their number."""
 
     @classmethod
     def parse(cls, text: str) -> ColumnMap:
@@ -76,17 +81,27 @@ class ColumnMap:
                     f"a column map is KEY=COLUMN,... with keys {', '.join(known)}; "
                     f"got {key + '=' + value!r}"
                 )
-        block = values.get("block")
-        if block is not None and not (block.isdecimal() and int(block) > 0):
-            raise TraceError(f"block must be a number of tokens above 0, got {block!r}")
-        texts = {key: value for key, value in values.items() if key != "block"}
-        return cls(**texts, block=None if block is None else int(block))
+        typed: dict[str, Any] = dict(values)
+        typed |= {key: int_above_0(key, values[key]) for key in _SIZES if key in values}
+        return cls(**typed)
 
     def __post_init__(self) -> None:
         if self.unit is not None and self.unit not in UNITS:
             raise TraceError(f"a time unit must be one of {', '.join(UNITS)}; got {self.unit!r}")
         if (self.prefix is None) != (self.block is None):
             raise TraceError("prefix hashes need both prefix=COLUMN and block=TOKENS in the map")
+        if self.image_tokens is not None and self.images is None:
+            raise TraceError("image_tokens=TOKENS needs images=COLUMN with the number of images")
+
+
+_SIZES = ("block", "image_tokens")
+
+
+def int_above_0(key: str, text: str) -> int:
+    """A number of tokens in a column map; TraceError when it is none."""
+    if not (text.isdecimal() and int(text) > 0):
+        raise TraceError(f"{key} must be a number of tokens above 0, got {text!r}")
+    return int(text)
 
 
 def plain_name(name: str) -> str:

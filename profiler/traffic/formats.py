@@ -26,6 +26,8 @@ from profiler.traffic.columns import (
     plain_name,
     shown_value,
 )
+from profiler.traffic.image_columns import listed_images, placed_images
+from profiler.traffic.images import Images
 from profiler.traffic.raw import RawTable
 from profiler.traffic.times import Times, read_times
 
@@ -49,6 +51,7 @@ class Extract:
     class_names: tuple[str, ...] = ("default",)
     hashes: list[IntArray] | None = None
     block: int | None = None
+    images: Images | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -83,6 +86,14 @@ def extract(table: RawTable, columns: ColumnMap, evidence: str) -> Extract:
     if columns.prefix:
         found["prefix"] = need_column(table, "prefix", columns.prefix)
         out.hashes, out.block = _hashes(table, found["prefix"]), columns.block
+    if columns.images:
+        found["images"] = need_column(table, "images", columns.images)
+        if columns.image_tokens is None:
+            out.images = listed_images(table, found["images"])
+        else:
+            size = columns.image_tokens
+            out.images, note = placed_images(table, found["images"], out.prompt, size)
+            out.notes.append(note)
     return out
 
 
@@ -101,7 +112,11 @@ def read_azure_lmm(table: RawTable) -> Extract:
     out.columns["request_class"] = column
     out.classes = (lengths(table, column) > 0).astype(np.int64)
     out.class_names = ("text", "images")
-    out.notes.append("images: kept as a request class; their tokens are those in ContextTokens")
+    out.notes.append(
+        "images: kept as a request class; their tokens are those in ContextTokens. Their sizes are "
+        "not recorded: to simulate the encoder, assume one with --map arrival=TIMESTAMP,"
+        "prompt=ContextTokens,output=GeneratedTokens,images=NumImages,image_tokens=TOKENS"
+    )
     return out
 
 

@@ -1,6 +1,6 @@
 """The one file format of traces: a Parquet table whose metadata says what it is.
 
-Columns are the fields of `Trace`; prefix hashes are a list per request. The metadata key
+Columns are the fields of `Trace`; prefix hashes and images are a list per request. The metadata key
 `stallfree.trace` is JSON: schema version, class names, prefix block size, source, digest.
 """
 
@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from profiler.errors import TraceError
+from profiler.traffic.images import Images
 
 METADATA_KEY = b"stallfree.trace"
 _VERSION = 1
+IMAGE_PARTS = ["start", "tokens", "identity"]
 
 
 def write_fields(path: Path, fields: dict[str, Any], digest: str) -> None:
@@ -28,6 +30,12 @@ def write_fields(path: Path, fields: dict[str, Any], digest: str) -> None:
     if fields["prefix_hashes"] is not None:
         offsets = pa.array(fields["prefix_offsets"], type=pa.int64())
         columns["prefix_hashes"] = pa.LargeListArray.from_arrays(offsets, fields["prefix_hashes"])
+    if fields["images"] is not None:
+        images = fields["images"]
+        parts = [getattr(images, name) for name in IMAGE_PARTS]
+        structs = pa.StructArray.from_arrays([pa.array(p) for p in parts], names=IMAGE_PARTS)
+        offsets = pa.array(images.offsets, type=pa.int64())
+        columns["images"] = pa.LargeListArray.from_arrays(offsets, structs)
     about = {
         "version": _VERSION,
         "class_names": list(fields["class_names"]),
@@ -81,7 +89,7 @@ def fields_of_table(table: pa.Table, name: str) -> tuple[dict[str, Any], str]:
             f"{_VERSION}; write the file again with this version"
         )
     columns = {n: table[n].combine_chunks() for n in table.column_names}
-    hashes = columns.pop("prefix_hashes", None)
+    hashes, images = columns.pop("prefix_hashes", None), columns.pop("images", None)
     fields: dict[str, Any] = {
         n: np.asarray(c.to_numpy(zero_copy_only=False)) for n, c in columns.items()
     }
@@ -90,4 +98,7 @@ def fields_of_table(table: pa.Table, name: str) -> tuple[dict[str, Any], str]:
         fields["prefix_hashes"] = hashes.values.to_numpy()
         fields["prefix_offsets"] = hashes.offsets.to_numpy()
         fields["prefix_block_tokens"] = about["prefix_block_tokens"]
+    if images is not None:
+        start, tokens, identity = (images.values.field(p).to_numpy() for p in IMAGE_PARTS)
+        fields["images"] = Images.build(start, tokens, identity, images.offsets.to_numpy())
     return fields, about["digest"]

@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from profiler.errors import TraceError
 from profiler.traffic.checks import FloatArray, IntArray, TraceOptions, checked_fields
+from profiler.traffic.images import Images
 from profiler.traffic.parquet import read_fields, write_fields
+from profiler.traffic.ragged import cut_segments, take_segments
 
 __all__ = ["FloatArray", "IntArray", "Trace", "TraceOptions"]
 
@@ -49,6 +51,8 @@ class Trace:
     """(N + 1,) request i owns prefix_hashes[prefix_offsets[i]:prefix_offsets[i + 1]]."""
     prefix_block_tokens: int | None = None
     """prompt tokens per prefix hash."""
+    images: Images | None = None
+    """where images are in the prompts; None when the traffic has none."""
     source: str = ""
     """where it came from, in words (file name and format, or generator and seed)."""
 
@@ -76,7 +80,11 @@ class Trace:
         TraceError
             A rule is broken; the message names the first request that breaks it.
         """
-        return cls(**checked_fields(arrival_s, prompt_tokens, output_tokens, optional))
+        fields = checked_fields(arrival_s, prompt_tokens, output_tokens, optional)
+        images = optional.get("images")
+        if images is not None:
+            images.check_inside(fields["prompt_tokens"])
+        return cls(**fields, images=images)
 
     @property
     def num_requests(self) -> int:
@@ -138,7 +146,7 @@ class Trace:
     ) -> Trace:
         """Shorten longer prompts and outputs to the given limits; no request is dropped.
 
-        Prefix hashes beyond the shortened prompt go with it.
+        Prefix hashes beyond the shortened prompt, and images that do not end inside it, go with it.
         """
         for limit in (max_prompt_tokens, max_output_tokens):
             if limit is not None and limit < 1:
@@ -159,6 +167,7 @@ class Trace:
             output_tokens=output,
             prefix_hashes=hashes,
             prefix_offsets=offsets,
+            images=None if self.images is None else self.images.within(prompt),
         )
 
     def sample(self, num: int, seed: int) -> Trace:
@@ -177,6 +186,7 @@ class Trace:
     def describe(self) -> dict[str, Any]:
         """Plain figures for reports and JSON: counts, rate, percentiles of lengths, classes."""
         names, counts = self.class_names, np.bincount(self.classes, minlength=len(self.class_names))
+        images = {} if self.images is None else {"images": self.images.figures(self.prompt_tokens)}
         return {
             "num_requests": self.num_requests,
             "duration_s": self.duration_s,
@@ -185,6 +195,7 @@ class Trace:
             "output_tokens": length_figures(self.output_tokens),
             "classes": {name: int(count) for name, count in zip(names, counts, strict=True)},
             "prefix_block_tokens": self.prefix_block_tokens,
+            **images,
             "source": self.source,
             "digest": self.digest(),
         }
@@ -194,6 +205,7 @@ class Trace:
         sha = hashlib.sha256()
         head = {"classes": list(self.class_names), "prefix_block": self.prefix_block_tokens}
         sha.update(json.dumps(head).encode())
+        images = self.images
         for array in (
             self.arrival_s,
             self.prompt_tokens,
@@ -202,6 +214,7 @@ class Trace:
             self.classes,
             self.prefix_hashes,
             self.prefix_offsets,
+            *((images.start, images.tokens, images.identity, images.offsets) if images else ()),
         ):
             sha.update(b"-" if array is None else f"{array.dtype.str}{len(array)}".encode())
             sha.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
@@ -252,6 +265,7 @@ class Trace:
             request_class=None if self.request_class is None else self.request_class[index],
             prefix_hashes=hashes,
             prefix_offsets=offsets,
+            images=None if self.images is None else self.images.take(index),
         )
 
 
@@ -261,21 +275,3 @@ def length_figures(tokens: IntArray) -> dict[str, float]:
     figures = {"min": float(tokens.min()), "mean": float(tokens.mean())}
     figures |= {f"p{p:g}": float(v) for p, v in zip(PERCENTILES, values, strict=True)}
     return figures | {"max": float(tokens.max())}
-
-
-def take_segments(
-    values: IntArray, offsets: IntArray, index: IntArray
-) -> tuple[IntArray, IntArray]:
-    """Segments `index` of a ragged array, in that order, as new (values, offsets)."""
-    sizes = np.diff(offsets)[index]
-    taken = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-    within = np.arange(taken[-1]) - np.repeat(taken[:-1], sizes)
-    return values[np.repeat(offsets[:-1][index], sizes) + within], taken
-
-
-def cut_segments(values: IntArray, offsets: IntArray, most: IntArray) -> tuple[IntArray, IntArray]:
-    """Keep at most `most[i]` leading values of segment i of a ragged array."""
-    within = np.arange(len(values)) - np.repeat(offsets[:-1], np.diff(offsets))
-    kept = np.minimum(np.diff(offsets), most)
-    keep = within < np.repeat(kept, np.diff(offsets))
-    return values[keep], np.concatenate(([0], np.cumsum(kept))).astype(np.int64)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def difftest(
     cases: Annotated[int, typer.Option(min=1, help="Random cases to compare.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Number of the first case.")] = 0,
+    images: Annotated[bool, typer.Option(help="Cases with images in the prompts.")] = False,
 ) -> None:
     """Compare the simulator with vLLM's own scheduler class, step by step, on random cases.
 
@@ -23,11 +24,13 @@ def difftest(
     from packaging.version import Version
 
     from tuner.cli.console import compile_simulator, stdout
+    from tuner.simulator.difftest.cases import random_case, random_image_case
     from tuner.simulator.difftest.search import search_differences
 
     make, version = vllm_scheduler()
     compile_simulator()
-    found = search_differences(make, range(seed, seed + cases), Version(version))
+    make_case = random_image_case if images else random_case
+    found = search_differences(make, range(seed, seed + cases), make_case, Version(version))
     stdout.print(f"vLLM {version}: {found.text}", markup=False, highlight=False)
     if found.differs:
         raise typer.Exit(1)

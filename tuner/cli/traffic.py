@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +36,8 @@ MapOption = Annotated[
     typer.Option(
         "--map",
         help="Columns of any other table: arrival=ts,prompt=in,output=out,unit=ms "
-        "(also priority=, request_class=, prefix= with block=).",
+        "(also priority=, request_class=, prefix= with block=, images=: lists of [start, tokens, "
+        "identity], or with image_tokens= the number of images).",
     ),
 ]
 RateOption = Annotated[
@@ -125,6 +127,9 @@ def convert(
     rate: RateOption = None,
     max_prompt_tokens: Annotated[int | None, typer.Option(help="Cut longer prompts.")] = None,
     max_output_tokens: Annotated[int | None, typer.Option(help="Cut longer outputs.")] = None,
+    without_images: Annotated[
+        bool, typer.Option(help="Treat the tokens of images as text.")
+    ] = False,
 ) -> None:
     """Convert recorded traffic to Stallfree's Parquet: slice, then sample, then scale, then cut."""
     result = _read(file, fmt, column_map, rate, stretch=False)
@@ -136,6 +141,8 @@ def convert(
     if rate is not None:
         trace = trace.scale_rate(rate)
     trace = trace.cap(max_prompt_tokens, max_output_tokens)
+    if without_images:
+        trace = replace(trace, images=None)
     for note in (*result.report.dropped, *result.report.repaired):
         typer.echo(_note_text(note, result.report), err=True)
     _write(trace, out)
@@ -202,9 +209,19 @@ def _figures_table(diagnosis: Diagnosis) -> Table:
             f"at most {tokens:.1%} of prompt tokens, in {requests:.1%} of requests "
             f"(blocks of {sharing['block_tokens']:g} tokens)",
         )
+    if "images" in figures:
+        table.add_row("images", _images_text(figures["images"]))
     table.add_row("artefacts", "\n".join(diagnosis.artefacts) or "none seen")
     table.add_row("digest", figures["digest"][:16])
     return table
+
+
+def _images_text(images: dict[str, float]) -> str:
+    return (
+        f"{images['num_images']:,.0f} ({images['num_distinct']:,.0f} different) in "
+        f"{images['num_requests']:,.0f} requests, {images['tokens']:,.0f} tokens "
+        f"({images['token_share']:.1%} of the prompts), the largest {images['max_tokens']:,.0f}"
+    )
 
 
 def _length_table(diagnosis: Diagnosis) -> Table:

@@ -72,6 +72,9 @@ def build_limits(config: EngineConfig, num_kv_blocks: int, prefix_tokens: int = 
         prefix_span=-(-prefix_tokens // block),
         closed_loop=False,
         turnaround_s=0.0,
+        images=False,
+        whole_images=bool(config.disable_chunked_mm_input),
+        encoder_budget=batched,
     )
 
 

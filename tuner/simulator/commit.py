@@ -11,6 +11,7 @@ from profiler.compiled import inner
 from profiler.latency.step_time import BatchShape
 from profiler.steps import AFTER_IDLE
 from tuner.simulator.blocks import computed_tokens, free_blocks
+from tuner.simulator.encoder_release import encoder_tokens
 from tuner.simulator.gaps import log_own_gap
 from tuner.simulator.lists import remove_partial, remove_running
 from tuner.simulator.lockstep import join_lockstep, leave_lockstep
@@ -55,7 +56,8 @@ def describe_batch(state: State) -> BatchShape:
     decode_context = counts[DECODE_CONTEXT] - counts[LATE_CONTEXT]
     idle = times[SCHEDULE_AT] > times[LAST_END]
     follows = AFTER_IDLE if idle else counts[FOLLOWS]
-    return BatchShape(tokens, prompts, pairs, context, decodes, decode_context, follows)
+    encoded = encoder_tokens(state.vision)
+    return BatchShape(tokens, prompts, pairs, context, decodes, decode_context, follows, encoded)
 
 
 @inner

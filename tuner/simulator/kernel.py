@@ -14,6 +14,7 @@ from profiler.latency.params import StepTimeParams
 from profiler.latency.step_time import BatchShape, step_interval
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES
 from tuner.simulator.commit import commit_chunks, commit_decodes, describe_batch, release_finished
+from tuner.simulator.encoder_release import images_in_flight, images_rest, process_images
 from tuner.simulator.gaps import has_log_room, log_pooled_gap
 from tuner.simulator.record import add_step, has_record_room, in_window, record_queues, record_step
 from tuner.simulator.scheduler import (
@@ -72,7 +73,8 @@ def wait_for_work(state: State, limits: Limits, preempted: bool) -> bool:
     counts, times, visible_s = state.tally.counts, state.tally.times, state.requests.visible_s
     if counts[NUM_LATE] > 0:
         skip_step(state)
-    if counts[ENDING_BEFORE] != NONE or preempted:
+    if counts[ENDING_BEFORE] != NONE or preempted or images_in_flight(state.vision, limits):
+        process_images(state.vision, state, limits)
         release_finished(state, limits, ENDING_BEFORE)
         times[SCHEDULE_AT] = max(times[SCHEDULE_AT], times[LAST_END])
         return True
@@ -88,7 +90,7 @@ def schedule(state: State, limits: Limits) -> bool:
     see_arrivals(state, limits, state.tally.times[SCHEDULE_AT])
     threshold = current_threshold(state, limits)
     left, preempted = 0, -1
-    if not limits.may_starve:
+    if not limits.may_starve and not limits.images:
         left, preempted = schedule_running(state, limits, threshold)
     if preempted < 0:
         left, preempted = schedule_each(state, limits, threshold)
@@ -107,10 +109,11 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
         add_step(state, batch, start, end)
     if counts[RECORDING] == 1:
         record_step(state)
-    if limits.may_starve:
+    process_images(state.vision, state, limits)
+    if limits.may_starve or limits.images:
         exclude_returning(state)
     log_pooled_gap(state, end)
-    if limits.may_starve:
+    if limits.may_starve or limits.images:
         settle_returning(state, end)
     times[LAST_END] = end
     if batch.num_decodes > 0:
@@ -130,7 +133,7 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     counts[NUM_STEPS] += 1
     counts[FOLLOWS] = AFTER_CHUNKS if batch.prefill_tokens > 0 else AFTER_DECODES
     quiet = batch.prefill_tokens == 0 and counts[PART_HEAD] == NONE and not ended
-    counts[QUIET] = 1 if quiet else 0
+    counts[QUIET] = 1 if quiet and images_rest(state.vision, state, limits) else 0
 
 
 @inner
@@ -156,7 +159,7 @@ def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: Floa
             counts[FREE_BLOCKS] -= crossing[phase]
         elif crossing[phase] > 0:
             grow_crossing(state, limits)
-        batch = BatchShape(0, 0, 0.0, 0, decodes, counts[DECODE_CONTEXT], AFTER_DECODES)
+        batch = BatchShape(0, 0, 0.0, 0, decodes, counts[DECODE_CONTEXT], AFTER_DECODES, 0)
         seconds = step_interval(params, batch, running, limits.overlapped)
         start = times[LAST_END]
         end = start + seconds * jitter[counts[NUM_STEPS] % jitter.size]

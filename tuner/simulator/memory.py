@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from profiler.steps import AFTER_IDLE
+from tuner.simulator.image_arrays import Vision
 from tuner.simulator.pool_arrays import UNHASHED, Blocks, Holders, Pool, Prefixes
 from tuner.simulator.state import (
     ENDING_BEFORE,
@@ -43,14 +44,17 @@ MAX_LOGGED = 1 << 15
 """token gaps that are kept one by one; see `gap_store.py`"""
 
 
-def allocate(
-    requests: Requests,
-    prefixes: Prefixes,
-    limits: Limits,
-    num_kv_blocks: int,
-    itl_limit_s: FloatArray,
-) -> State:
-    """Fresh state for `requests` (N) and the classes of `itl_limit_s` (C)."""
+class Inputs(NamedTuple):
+    """What is known of the traffic."""
+
+    requests: Requests
+    prefixes: Prefixes
+    vision: Vision | None
+
+
+def allocate(inputs: Inputs, limits: Limits, num_kv_blocks: int, itl_limit_s: FloatArray) -> State:
+    """Fresh state for the requests (N) of `inputs` and the classes of `itl_limit_s` (C)."""
+    requests = inputs.requests
     n, classes = requests.visible_s.size, itl_limit_s.size
     counts = ints(NUM_COUNTS)
     lists = (RUN_HEAD, RUN_TAIL, PART_HEAD, PART_TAIL, STACK_HEAD, ENDING_NOW, ENDING_BEFORE)
@@ -82,8 +86,9 @@ def allocate(
         log=Log(np.empty(room), np.empty(room * classes, dtype=np.int64)),
         steps=empty_steps(min(64 * n, 1 << 22) + 4096 if limits.timeline else 0),
         record=empty_record(8 * n + 4096 if limits.record_from_s < np.inf else 0),
-        prefixes=prefixes,
+        prefixes=inputs.prefixes,
         pool=pool,
+        vision=inputs.vision,
     )
 
 

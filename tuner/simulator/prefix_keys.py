@@ -60,8 +60,13 @@ def chain_digests(trace: Trace, hashes: IntArray, offsets: IntArray) -> WordArra
     depth = np.arange(hashes.size) - np.repeat(offsets[:-1], np.diff(offsets))
     prompt = np.repeat(trace.prompt_tokens, np.diff(offsets))
     covered = np.minimum(prompt - depth * size, size)
-    own = mix(hashes.astype(np.uint64) ^ mix(covered.astype(np.uint64)))
-    chain = np.zeros(hashes.size, dtype=np.uint64)
+    return chain_words(mix(hashes.astype(np.uint64) ^ mix(covered.astype(np.uint64))), offsets)
+
+
+def chain_words(own: WordArray, offsets: IntArray) -> WordArray:
+    """(H,) digest of each word of a ragged array with all before it in its segment."""
+    depth = np.arange(own.size) - np.repeat(offsets[:-1], np.diff(offsets))
+    chain = np.zeros(own.size, dtype=np.uint64)
     order = np.argsort(depth, kind="stable")
     ends = np.cumsum(np.bincount(depth))
     for level, end in enumerate(ends):

@@ -9,8 +9,10 @@ from __future__ import annotations
 from profiler.compiled import inner
 from profiler.latency.step_time import BatchShape
 from tuner.simulator.blocks import computed_tokens
+from tuner.simulator.encoder_release import encoding_of
 from tuner.simulator.state import (
     DECODING,
+    ENCODES,
     FREE_BLOCKS,
     NEXT,
     NONE,
@@ -45,7 +47,7 @@ def has_record_room(state: State, limits: Limits) -> bool:
         return False
     if counts[RECORDING] == 0:
         return True
-    most = 3 * counts[NUM_RUNNING] + counts[NUM_STACKED] + 2 * state.requests.visible_s.size
+    most = 4 * counts[NUM_RUNNING] + counts[NUM_STACKED] + 2 * state.requests.visible_s.size
     return counts[NUM_ROWS] + most < state.record.step.size
 
 
@@ -82,6 +84,9 @@ def record_step(state: State) -> None:
     while r != NONE:
         if progress.phase[r] == PREFILLING and progress.chunk[r] > 0:
             add_row(state, r, progress.chunk[r], progress.computed[r])
+            encoding = encoding_of(state.vision, r)
+            if encoding > 0:
+                add_row(state, r, ENCODES, encoding)
         late = progress.phase[r] == DECODING and progress.last_token_s[r] >= 0.0
         if progress.phase[r] == DECODING and not (late and progress.chunk[r] == 0):
             add_row(state, r, 1, computed_tokens(state, r))

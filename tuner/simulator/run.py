@@ -26,8 +26,16 @@ from tuner.simulator.build import (
 )
 from tuner.simulator.gap_store import GapStore
 from tuner.simulator.gaps import add_to_bins
+from tuner.simulator.image_build import (
+    EncoderSize,
+    EncoderUse,
+    build_vision,
+    encoder_size,
+    encoder_use,
+    fold_images,
+)
 from tuner.simulator.kernel import run_all
-from tuner.simulator.memory import allocate
+from tuner.simulator.memory import Inputs, allocate
 from tuner.simulator.prefix_keys import build_prefixes, prefix_blocks
 from tuner.simulator.state import (
     BLOCKS_MATTER,
@@ -71,6 +79,7 @@ class Simulation:
     """(N,) schedule() call that admitted each request first, seconds; NaN for none"""
     worst_own_gap: OwnGap | None
     """longest gap of a request that was preempted or left out of a step; None when none was"""
+    encoder: EncoderUse
     record: StepRecord | None = None
     """filled when asked for"""
     timeline: Timeline | None = None
@@ -88,6 +97,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     record: bool | tuple[float, float] = False,
     timeline: bool = False,
     concurrency: int | None = None,
+    encoder: EncoderSize | None = None,
 ) -> Simulation:
     """Replay `trace` through an exact copy of vLLM 0.32's scheduler under `config`.
 
@@ -114,6 +124,9 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         Closed loop, as benchmark clients with a fixed concurrency send: that many requests at
         0, then the next one of the trace whenever one is answered. None is the open loop, in which
         every request is sent at its own arrival.
+    encoder
+        Of a multimodal model; None for what vLLM 0.32 takes when no item of the model is larger
+        than the largest image of `trace` (see `encoder_size`).
 
     Raises
     ------
@@ -123,11 +136,15 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         The traffic holds nothing to simulate, or the run cannot make progress.
     """
     prepare()
-    limits = build_limits(config, num_kv_blocks, trace.prefix_block_tokens or 1)
+    keyed = fold_images(trace, resolved(config, "block_size"))
+    limits = build_limits(config, num_kv_blocks, keyed.prefix_block_tokens or 1)
+    encoder = encoder_size(limits, trace, encoder)
     limits = limits._replace(
         timeline=timeline,
         **record_limits(record),
-        identities=limits.caching and bool(prefix_blocks(trace).shared.any()),
+        images=encoder is not None,
+        encoder_budget=encoder.budget_tokens if encoder else 0,
+        identities=limits.caching and bool(prefix_blocks(keyed).shared.any()),
         closed_loop=concurrency is not None,
         turnaround_s=model.frontend_in_s + model.frontend_out_s,
     )
@@ -144,10 +161,11 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     jitter = draw_jitter(model.residuals, seed)
     status, spent = BLOCKS_MATTER, 0.0
     while status == BLOCKS_MATTER:
-        prefixes = build_prefixes(trace, accepted, requests, limits)
+        prefixes = build_prefixes(keyed, accepted, requests, limits)
         if concurrency is not None:
             close_loop(requests, concurrency)
-        state = allocate(requests, prefixes, limits, num_kv_blocks, itl_limit_s)
+        inputs = Inputs(requests, prefixes, build_vision(trace, accepted, encoder))
+        state = allocate(inputs, limits, num_kv_blocks, itl_limit_s)
         started = time.perf_counter()
         gaps = GapStore(itl_limit_s.size)
         state, status = run_to_end(state, limits, model, jitter, gaps)
@@ -172,6 +190,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         simulation_s=spent,
         admitted_s=spread(state.progress.admitted_s, accepted),
         worst_own_gap=gather_own_gap(accepted, state),
+        encoder=encoder_use(state.vision),
         record=gather_record(accepted, state) if record else None,
         timeline=gather_timeline(state) if timeline else None,
     )
@@ -202,7 +221,7 @@ def prepare() -> None:
     no_trace, nobody = Trace(np.empty(0), none, none), np.zeros(0, dtype=np.bool_)
     requests = build_requests(no_trace, nobody, limits, 0.0, 1)
     prefixes = build_prefixes(no_trace, nobody, requests, limits)
-    state = allocate(requests, prefixes, limits, 2, np.full(1, np.nan))
+    state = allocate(Inputs(requests, prefixes, None), limits, 2, np.full(1, np.nan))
     run_all(state, limits, plain_params(), np.ones(1))
     GapStore(1).drain(state)
     _PREPARED.append(True)

@@ -18,6 +18,12 @@ import numpy as np
 
 from profiler.compiled import inner
 from tuner.simulator.blocks import can_admit, computed_tokens, extra_blocks, grow_blocks
+from tuner.simulator.encoder import (
+    encoder_left,
+    refuse_encoder_inputs,
+    schedule_encoder_inputs,
+    settle_encoder_inputs,
+)
 from tuner.simulator.lists import append_partial, append_running
 from tuner.simulator.state import (
     BLOCKED,
@@ -149,11 +155,17 @@ def admit_waiting(state: State, limits: Limits, threshold: int, left: int) -> No
         if not limits.chunked and n > left:
             break
         n = min(n, left)
+        image_budget = encoder_left(state.vision)
+        n = schedule_encoder_inputs(state.vision, limits, r, cached, n)
+        if n == 0:
+            break
         wanted = known if limits.reserve_full else cached + n
         if not can_admit(state, limits, wanted, hits, idle):
+            refuse_encoder_inputs(state.vision, r)
             break
         pop_waiting(state, limits)
         start_prefill(state, limits, r, hits, n)
+        settle_encoder_inputs(state.vision, r, image_budget, True)
         left -= n
         r = waiting_head(state, limits)
     counts[BLOCKED] = 1 if r != NONE else 0

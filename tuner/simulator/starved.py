@@ -2,9 +2,9 @@
 
 That is so for settings that can leave a decode without its token (max_num_scheduled_tokens below
 the number of running requests, an adaptive threshold that divides a larger budget than the step may
-use), under priorities, and in a step with preemptions when blocks have identities. It costs
-O(running) per step; `scheduler.schedule_running` is the form for every other step. As in vLLM 0.32;
-holds for >=0.28,<0.33 under priorities, see `profiler.versions`.
+use), under priorities, with images, and in a step with preemptions when blocks have identities. It
+costs O(running) per step; `scheduler.schedule_running` is the form for every other step. As in vLLM
+0.32; holds for >=0.28,<0.33 under priorities, see `profiler.versions`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens, grow_blocks
+from tuner.simulator.encoder import encoder_left, schedule_encoder_inputs, settle_encoder_inputs
 from tuner.simulator.gaps import log_own_gap
 from tuner.simulator.lists import link_end, unlink_end
 from tuner.simulator.lockstep import link_crossing, unlink_crossing
@@ -37,13 +38,16 @@ from tuner.simulator.victims import pick_victim, preempt
 
 
 @inner
-def wanted_tokens(state: State, r: int, threshold: int, left: int) -> int:
+def wanted_tokens(state: State, limits: Limits, r: int, threshold: int, left: int) -> int:
     """Tokens the running request `r` gets when `left` of the budget remain."""
     phase = state.progress.phase[r]
     if phase == DECODING:
         return min(1, left)
     if phase == PREFILLING:
-        return chunk_size(remaining_tokens(state, r), threshold, left)
+        n = chunk_size(remaining_tokens(state, r), threshold, left)
+        if n > 0:
+            n = schedule_encoder_inputs(state.vision, limits, r, state.progress.computed[r], n)
+        return n
     return 0
 
 
@@ -58,7 +62,8 @@ def schedule_each(state: State, limits: Limits, threshold: int) -> tuple[int, in
     left, preempted = limits.token_budget, 0
     r = counts[RUN_HEAD]
     while r != NONE:
-        n = wanted_tokens(state, r, threshold, left)
+        image_budget = encoder_left(state.vision)
+        n = wanted_tokens(state, limits, r, threshold, left)
         chunk[r] = n
         need = blocks_wanted(state, limits, r) if n > 0 else 0
         gone = False
@@ -68,6 +73,7 @@ def schedule_each(state: State, limits: Limits, threshold: int) -> tuple[int, in
             refund, gone = preempt_for(state, limits, r)
             left += refund
             preempted += 1
+        settle_encoder_inputs(state.vision, r, image_budget, not gone)
         if gone:
             left = 0
             r = after

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tuner.simulator.image_arrays import Vision
 from tuner.simulator.pool_arrays import Pool, Prefixes
 from tuner.simulator.step_arrays import Record, Steps
 
@@ -76,6 +77,7 @@ NUM_COUNTS = 34
 PREEMPTED = -1
 RUNS = -2  # running when the step's output has been seen
 WAITS = -3  # waiting then
+ENCODES = -4  # the encoder computes `Record.before` tokens of its images
 
 # Indices of Tally.times.
 SCHEDULE_AT = 0  # when the next schedule() happens
@@ -128,6 +130,12 @@ class Limits(NamedTuple):
     """a client sends its next request when the one before is answered"""
     turnaround_s: float
     """closed loop: from a request's last token to the next one being visible, seconds"""
+    images: bool
+    """the traffic has images"""
+    whole_images: bool
+    """no chunk ends inside an image that it reached from before (disable_chunked_mm_input)"""
+    encoder_budget: int
+    """image tokens that the encoder computes in a step"""
 
 
 class Requests(NamedTuple):
@@ -241,3 +249,5 @@ class State(NamedTuple):
     record: Record
     prefixes: Prefixes
     pool: Pool
+    vision: Vision | None
+    """None for text, for which the kernels are compiled without images"""

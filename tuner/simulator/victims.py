@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens, free_blocks
+from tuner.simulator.encoder_release import free_viewer
 from tuner.simulator.lists import remove_partial, remove_running
 from tuner.simulator.lockstep import leave_lockstep
 from tuner.simulator.record import add_row
@@ -62,6 +63,7 @@ def preempt(state: State, limits: Limits, r: int, scheduled: int) -> None:
         hash_full_blocks(state, limits, r, computed - 1 if limits.overlapped else computed)
         publish_private(state, limits, r)
     free_blocks(state, limits, r, computed + scheduled)
+    free_viewer(state.vision, r, scheduled)
     counts[NUM_PREEMPTIONS] += 1
     counts[FRUITLESS] += 1
     if progress.phase[r] == FINISHING:

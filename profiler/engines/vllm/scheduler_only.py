@@ -13,7 +13,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, Protocol
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
@@ -23,9 +23,11 @@ import torch
 import vllm
 from vllm.config import VllmConfig
 from vllm.engine.arg_utils import EngineArgs
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.hashing import get_hash_fn_by_name
+from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
@@ -120,6 +122,31 @@ def make_scheduler(settings: dict[str, Any], num_kv_blocks: int) -> Scheduler:
     )
 
 
+class Arrival(Protocol):
+    """A request; equal prompts have equal tokens."""
+
+    number: int
+    prompt: list[int]
+    max_output: int
+    priority: int
+    arrival_s: float
+    images: list[tuple[int, int, int]]
+    """(start, tokens, identity) of each image in the prompt"""
+
+
+def image_features(request: Arrival) -> list[MultiModalFeatureSpec]:
+    """The images as the engine's front end describes them, without their data."""
+    return [
+        MultiModalFeatureSpec(
+            data=None,
+            modality="image",
+            identifier=f"image-{identity}",
+            mm_position=PlaceholderRange(offset=start, length=tokens),
+        )
+        for start, tokens, identity in request.images
+    ]
+
+
 class SchedulerOnly:
     """A scheduler that is stepped by hand: `schedule`, then `update` in the same order.
 
@@ -129,10 +156,23 @@ class SchedulerOnly:
         Engine settings by vLLM's names, `block_size` and `async_scheduling` among them.
     num_kv_blocks
         KV blocks, the null block included.
+    encoder
+        Image tokens that the encoder may compute in a step and that its cache holds, which the
+        engine derives from a multimodal model (the model here is text only); None for its rule
+        where no item is larger than `max_num_batched_tokens`.
     """
 
-    def __init__(self, settings: dict[str, Any], num_kv_blocks: int) -> None:
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        num_kv_blocks: int,
+        encoder: tuple[int, int] | None = None,
+    ) -> None:
         self.scheduler = make_scheduler(settings, num_kv_blocks)
+        budget, cache = encoder or (settings["max_num_batched_tokens"],) * 2
+        self.scheduler.max_num_encoder_input_tokens = budget
+        self.scheduler.encoder_cache_manager = EncoderCacheManager(cache_size=cache)
+        self.encoded: list[tuple[int, int]] = []
         self.hasher = None
         if settings.get("enable_prefix_caching", True):
             hash_function = get_hash_fn_by_name("sha256")
@@ -140,19 +180,18 @@ class SchedulerOnly:
             self.hasher = get_request_block_hasher(settings["block_size"], hash_function)
         self.in_flight: deque[tuple[SchedulerOutput, ModelRunnerOutput]] = deque()
 
-    def add(
-        self, number: int, prompt: list[int], max_output: int, order: tuple[int, float]
-    ) -> None:
-        """Request `number` arrives; `order` is (priority, arrival)."""
-        params = SamplingParams(max_tokens=max_output, ignore_eos=True, detokenize=False)
+    def add(self, request: Arrival) -> None:
+        """A request arrives."""
+        params = SamplingParams(max_tokens=request.max_output, ignore_eos=True, detokenize=False)
         self.scheduler.add_request(
             Request(
-                request_id=f"{number:07d}",
-                prompt_token_ids=prompt,
+                request_id=f"{request.number:07d}",
+                prompt_token_ids=request.prompt,
                 sampling_params=params,
                 pooling_params=None,
-                priority=order[0],
-                arrival_time=order[1],
+                priority=request.priority,
+                arrival_time=request.arrival_s,
+                mm_features=image_features(request),
                 block_hasher=self.hasher,
             )
         )
@@ -170,6 +209,12 @@ class SchedulerOnly:
         ids = list(out.num_scheduled_tokens)
         emits = [not self.scheduler.requests[i].is_prefill_chunk for i in ids]
         tokens = [[SAMPLED_TOKEN + int(i)] if e else [] for i, e in zip(ids, emits, strict=True)]
+        inputs = out.scheduled_encoder_inputs
+        self.encoded = [
+            (int(i), sum(map(self.scheduler.requests[i].get_num_encoder_embeds, inputs[i])))
+            for i in ids
+            if inputs.get(i)
+        ]
         index = {request: i for i, request in enumerate(ids)}
         runner_output = ModelRunnerOutput(
             req_ids=ids, req_id_to_index=index, sampled_token_ids=tokens

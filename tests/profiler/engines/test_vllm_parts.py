@@ -149,6 +149,7 @@ def test_resolved_settings_fall_back_as_the_engine_does() -> None:
         watermark=0.0,
         policy="fcfs",
         async_scheduling=False,
+        disable_chunked_mm_input=False,
     )
     cache = SimpleNamespace(
         enable_prefix_caching=True, block_size=128, num_gpu_blocks_override=None, num_gpu_blocks=77

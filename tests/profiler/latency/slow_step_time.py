@@ -32,7 +32,9 @@ def slow_step_time(params: StepTimeParams, batch: BatchShape) -> float:
         params.below_knee_s * (tokens if tokens < params.lower_knee else params.lower_knee),
     ]
     seconds = max(sum(terms), params.floor_s)
-    return seconds if params.table.size == 0 else seconds * slow_factor(params.table, batch)
+    if params.table.size:
+        seconds *= slow_factor(params.table, batch)
+    return seconds + params.encoder_token_s * batch.encoder_tokens
 
 
 def slow_factor(table: np.ndarray, batch: BatchShape) -> float:
@@ -82,4 +84,4 @@ def random_batch(rng: np.random.Generator) -> BatchShape:
     pairs = sum(n * (b + (n + 1) / 2) for n, b in zip(chunks, before, strict=True))
     context = int(rng.integers(1, 3000)) * decodes
     shape = (sum(chunks), len(chunks), float(pairs), sum(before), decodes, context)
-    return BatchShape(*shape, int(rng.integers(0, 3)))
+    return BatchShape(*shape, int(rng.integers(0, 3)), int(rng.integers(0, 3)) * len(chunks))

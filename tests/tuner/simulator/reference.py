@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from block_pool import Block, BlockPool
+from encoder_cache import EncoderCache, Picture
 
 from profiler.engine_config import EngineConfig
 from tuner.simulator.build import build_limits
-from tuner.simulator.difftest.loop import Order
+from tuner.simulator.difftest.loop import Job, Order
+from tuner.simulator.image_build import EncoderSize
 
 
 @dataclass(eq=False)
@@ -34,6 +36,8 @@ class Seq:
     blocks: list[Block] = field(default_factory=list)
     num_hashed: int = 0
     emitting: bool = False
+    pictures: list[Picture] = field(default_factory=list)
+    encoding: int = 0  # image tokens encoded for it in this step
 
     def __lt__(self, other: Seq) -> bool:
         return (*self.order, self.number) < (*other.order, other.number)
@@ -47,15 +51,23 @@ class Seq:
 class Reference:
     """Implements `difftest.loop.Scheduler`."""
 
-    def __init__(self, settings: dict[str, Any], num_kv_blocks: int) -> None:
+    def __init__(
+        self, settings: dict[str, Any], num_kv_blocks: int, encoder: EncoderSize | None = None
+    ) -> None:
         self.limits = build_limits(EngineConfig.from_settings(settings), num_kv_blocks)
+        budget = self.limits.adaptive_budget
+        self.encoder = encoder or EncoderSize(budget, budget)
+        self.encoder_cache = EncoderCache(self.encoder.cache_tokens)
         self.pool = BlockPool(num_kv_blocks - 1)
         self.running: list[Seq] = []
         self.waiting: deque[Seq] | list[Seq] = [] if self.limits.priority else deque()
         self.steps: deque[list[Seq]] = deque()
 
-    def add(self, number: int, prompt: list[int], max_output: int, order: Order) -> None:
-        seq = Seq(number, prompt, max_output, order, list(prompt))
+    def add(self, job: Job) -> None:
+        order = (job.priority, job.arrival_s)
+        pictures = [Picture(*image) for image in job.images]
+        seq = Seq(job.number, job.prompt, job.max_output, order, list(job.prompt))
+        seq.pictures = pictures
         if isinstance(self.waiting, deque):
             self.waiting.append(seq)
         else:
@@ -70,7 +82,11 @@ class Reference:
     def _keys(self, seq: Seq, tokens: int) -> list[tuple[int, ...]]:
         """Content of each full block among the first `tokens` tokens, with all before it."""
         size = self.limits.block_size
-        return [tuple(seq.tokens[: i + size]) for i in range(0, tokens - size + 1, size)]
+        keys = []
+        for end in range(size, tokens + 1, size):
+            seen = [(p.start, p.identity) for p in seq.pictures if p.start < end]
+            keys.append((*seq.tokens[:end], *(number for pair in seen for number in pair)))
+        return keys
 
     def _hash_blocks(self, seq: Seq, tokens: int) -> None:
         if not self.limits.caching:
@@ -108,6 +124,7 @@ class Reference:
             victim = max(self.running, key=lambda s: s.order)
         self.running.remove(victim)
         self._release(victim)
+        self.encoder_cache.leave(victim.number, victim.pictures)
         victim.computed = 0
         if isinstance(self.waiting, deque):
             self.waiting.appendleft(victim)
@@ -117,7 +134,25 @@ class Reference:
 
     def schedule(self) -> tuple[list[tuple[int, int, int]], list[int], list[int], int]:
         threshold, left = self._threshold(), self.limits.token_budget
+        self.encoder_left = self.encoder.budget_tokens
+        for seq in self.running:
+            seq.encoding = 0
         out: dict[Seq, int] = {}
+        left, preempted = self._continue(out, threshold, left)
+        if not preempted:
+            self._admit(out, threshold, left)
+        scheduled = [(seq.number, n, seq.computed) for seq, n in out.items()]
+        self.encoded = [(seq.number, seq.encoding) for seq in out if seq.encoding]
+        for seq, n in out.items():
+            seq.computed += n
+            seq.emitting = seq.computed == len(seq.tokens) + seq.in_flight
+            seq.in_flight += seq.emitting
+        if out:
+            self.steps.append([(seq, seq.emitting) for seq in out])
+        emitting = [s.number for s in out if s.emitting]
+        return scheduled, preempted, emitting, len(self.pool.free)
+
+    def _continue(self, out: dict[Seq, int], threshold: int, left: int) -> tuple[int, list[int]]:
         preempted: list[int] = []
         for seq in list(self.running):
             if left == 0:
@@ -126,27 +161,26 @@ class Reference:
                 continue
             n = len(seq.tokens) + seq.in_flight - seq.computed
             n = min(n, threshold or n, left)
+            n, wanted = self._encode(seq, seq.computed, n)
+            encoder_left = self.encoder_left
+            if n == 0:
+                continue
             while not self._grow(seq, n):
                 victim = self._preempt()
                 preempted.append(victim.number)
-                left += out.pop(victim, 0)
+                if victim in out:
+                    left += out.pop(victim)
+                    self.encoder_left += victim.encoding
                 if victim is seq:
                     break
             if seq not in self.running:
                 break
+            if wanted:
+                self.encoder_left = encoder_left
+            self._put(seq, wanted)
             out[seq] = n
             left -= n
-        if not preempted:
-            self._admit(out, threshold, left)
-        scheduled = [(seq.number, n, seq.computed) for seq, n in out.items()]
-        for seq, n in out.items():
-            seq.computed += n
-            seq.emitting = seq.computed == len(seq.tokens) + seq.in_flight
-            seq.in_flight += seq.emitting
-        emitting = [seq for seq in out if seq.emitting]
-        if out:
-            self.steps.append(emitting)
-        return scheduled, preempted, [s.number for s in emitting], len(self.pool.free)
+        return left, preempted
 
     def _admit(self, out: dict[Seq, int], threshold: int, left: int) -> None:
         size = self.limits.block_size
@@ -159,13 +193,16 @@ class Reference:
             n = min(n, threshold or n)
             if not self.limits.chunked and n > left:
                 break
-            n = min(n, left)
+            n, pictures = self._encode(seq, len(hits) * size, min(n, left))
+            if n == 0:
+                break
             wanted = len(hits) * size + n
             if self.limits.reserve_full:
                 wanted = len(seq.tokens)
             spare = self.limits.watermark_blocks if self.running else 0
             idle = sum(block.uses == 0 for block in hits)
             if math.ceil(wanted / size) - len(hits) + idle + spare > len(self.pool.free):
+                self.encoder_cache.leave(seq.number, seq.pictures)
                 break
             if isinstance(self.waiting, deque):
                 self.waiting.popleft()
@@ -174,13 +211,45 @@ class Reference:
             self.pool.touch(hits)
             seq.blocks, seq.num_hashed, seq.computed = list(hits), len(hits), len(hits) * size
             assert self._grow(seq, n)
+            self._put(seq, pictures)
             self.running.append(seq)
             out[seq] = n
             left -= n
 
+    def _encode(self, seq: Seq, computed: int, n: int) -> tuple[int, list[Picture]]:
+        """Tokens up to the first image that cannot be encoded, and the images to encode."""
+        budget, tokens, wanted = self.encoder_left, 0, list[Picture]()
+        for p in seq.pictures:
+            if p.end <= computed or p.start >= computed + n:
+                continue
+            if self.limits.whole_images and computed < p.start and computed + n < p.end:
+                return p.start - computed, wanted
+            if p.identity in [w.identity for w in wanted]:
+                wanted.append(p)
+                continue
+            if self.encoder_cache.need(seq.number, p):
+                continue
+            if p.tokens > budget - tokens or not self.encoder_cache.room(tokens + p.tokens):
+                return max(0, p.start - computed), wanted
+            wanted.append(p)
+            tokens += p.tokens
+        return n, wanted
+
+    def _put(self, seq: Seq, wanted: list[Picture]) -> None:
+        """The step encodes these images, each content once."""
+        seq.encoding = sum({p.identity: p.tokens for p in wanted}.values())
+        self.encoder_left -= seq.encoding
+        for p in wanted:
+            self.encoder_cache.put(seq.number, p)
+
     def update(self) -> list[int]:
         finished = []
-        for seq in self.steps.popleft():
+        for seq, emitting in self.steps.popleft():
+            if seq in self.running:
+                seen = seq.computed - (seq.in_flight if self.limits.overlapped else 0)
+                self.encoder_cache.leave(seq.number, [p for p in seq.pictures if p.end <= seen])
+            if not emitting:
+                continue
             seq.in_flight -= 1
             seq.tokens.append(-1 - seq.number)  # a token of its own
             if seq in self.running:
@@ -188,6 +257,7 @@ class Reference:
             if len(seq.tokens) == len(seq.prompt) + seq.max_output:
                 finished.append(seq.number)
                 (self.running if seq in self.running else self.waiting).remove(seq)
+                self.encoder_cache.leave(seq.number, seq.pictures)
                 self._release(seq)
         if self.limits.priority and finished:
             heapq.heapify(self.waiting)  # type: ignore[arg-type]

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from encoder_cache import Picture
 from reference import Reference, Seq
 
-from tuner.simulator.difftest.cases import random_case
+from tuner.simulator.difftest.cases import random_case, random_image_case
 from tuner.simulator.difftest.compare import compare
 from tuner.simulator.difftest.search import search_differences
 from tuner.simulator.difftest.shrink import shrink
 
 
 class NoWatermark(Reference):
-    def __init__(self, settings: dict[str, Any], num_kv_blocks: int) -> None:
-        super().__init__(settings, num_kv_blocks)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self.limits = self.limits._replace(watermark_blocks=0)
 
 
@@ -42,6 +43,37 @@ class LastVictimOfEquals(Reference):
         victim = super()._preempt() if self.limits.priority else None
         self.running.reverse()
         return victim or super()._preempt()
+
+
+class NewestImageEvicted(Reference):
+    def _admit(self, out: dict[Seq, int], threshold: int, left: int) -> None:
+        self.encoder_cache.idle.reverse()
+        super()._admit(out, threshold, left)
+
+
+class ImagesNotInBlockKeys(Reference):
+    def _keys(self, seq: Seq, tokens: int) -> list[tuple[int, ...]]:
+        size = self.limits.block_size
+        return [tuple(seq.tokens[:end]) for end in range(size, tokens + 1, size)]
+
+
+class CutsInsideImages(Reference):
+    def _encode(self, seq: Seq, computed: int, n: int) -> tuple[int, list[Picture]]:
+        got, wanted = super()._encode(seq, computed, n)
+        return min(n, got + 1), wanted
+
+
+@pytest.mark.parametrize("wrong", [NewestImageEvicted, ImagesNotInBlockKeys, CutsInsideImages])
+def test_a_wrong_rule_for_images_is_found(wrong: type[Reference]) -> None:
+    found = search_differences(wrong, range(60), random_image_case)
+    assert found.differs
+    assert "images [(" in found.text
+
+
+def test_the_right_rules_for_images_have_no_difference() -> None:
+    found = search_differences(Reference, range(100), random_image_case)
+    assert not found.differs, found.text
+    assert "chunks cut at an image" in found.text
 
 
 @pytest.mark.parametrize(

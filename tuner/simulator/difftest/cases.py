@@ -10,9 +10,11 @@ import numpy as np
 from packaging.version import Version
 
 from profiler.engine_config import EngineConfig
+from profiler.traffic.images import Images
 from profiler.traffic.trace import Trace
 from profiler.versions import alike_settings
 from tuner.simulator.difftest.loop import Job
+from tuner.simulator.image_build import EncoderSize
 
 Settings = dict[str, Any]
 
@@ -24,6 +26,8 @@ class Case:
     config: EngineConfig
     trace: Trace
     num_kv_blocks: int
+    encoder: EncoderSize | None = None
+    """given where there are images"""
 
 
 def random_settings(rng: random.Random) -> Settings:
@@ -122,11 +126,49 @@ def random_case(seed: int) -> Case:
     return Case(EngineConfig.from_settings(settings), trace, 1 + -(-biggest // block) + spare)
 
 
-def case_for(seed: int, version: Version) -> Case:
-    """Case number `seed`, of settings that `version` has and is not known to treat otherwise."""
-    case = random_case(seed)
+def adapted(case: Case, version: Version) -> Case:
+    """The case with settings that `version` has and is not known to treat otherwise."""
     settings = alike_settings(case.config.settings(), version)
     return replace(case, config=EngineConfig.from_settings(settings))
+
+
+def random_image_case(seed: int) -> Case:
+    """Case number `seed` of those with images: few distinct ones, in a small encoder cache."""
+    case = random_case(seed)
+    rng = random.Random(-1 - seed)
+    sizes = [rng.choice((1, 3, 8, 12, 20, 30, 50)) for _ in range(rng.choice((3, 6, 20)))]
+    layouts = [random_images(rng, sizes, 120) for _ in range(3)]
+    rows = []
+    for prompt in case.trace.prompt_tokens.tolist():
+        drawn = rng.choice((layouts[0], *layouts, random_images(rng, sizes, prompt), []))
+        rows.append([image for image in drawn if image[0] + image[1] <= prompt])
+    images = Images.of_rows(rows)
+    settings = case.config.settings()
+    largest = int(images.tokens.max(initial=1))
+    if rng.random() < 0.3 and settings["max_num_batched_tokens"] >= largest:
+        settings["disable_chunked_mm_input"] = True
+    derived = max(settings["max_num_batched_tokens"], largest)
+    encoder = EncoderSize(derived, derived)
+    if rng.random() < 0.7:
+        encoder = EncoderSize(largest + rng.choice((0, 5, 40)), largest + rng.choice((0, 5, 40)))
+    return Case(
+        EngineConfig.from_settings(settings),
+        replace(case.trace, images=images),
+        case.num_kv_blocks,
+        encoder,
+    )
+
+
+def random_images(rng: random.Random, sizes: list[int], prompt: int) -> list[tuple[int, int, int]]:
+    """Up to eight images of a prompt, often back to back; the identity is the index of the size."""
+    images, at = list[tuple[int, int, int]](), rng.choice((0, 0, rng.randint(0, prompt // 2)))
+    while len(images) < rng.choice((1, 8, 8, 8)):
+        identity = rng.randrange(len(sizes))
+        if at + sizes[identity] > prompt:
+            break
+        images.append((at, sizes[identity], identity))
+        at += sizes[identity] + rng.choice((0, 0, 1, 7))
+    return images
 
 
 def jobs_of(case: Case, frontend_in_s: float) -> list[Job]:
@@ -154,6 +196,7 @@ def jobs_of(case: Case, frontend_in_s: float) -> list[Job]:
                 tokens,
                 int(min(trace.output_tokens[number], length - prompt)),
                 0 if trace.priority is None else int(trace.priority[number]),
+                images_of_request(trace, number),
             )
         )
     return jobs
@@ -161,6 +204,14 @@ def jobs_of(case: Case, frontend_in_s: float) -> list[Job]:
 
 OWN_TOKEN = 100_000_000
 """from here on: tokens of a prompt that are in no other"""
+
+
+def images_of_request(trace: Trace, number: int) -> list[tuple[int, int, int]]:
+    """(start, tokens, identity) of the images of one request."""
+    if trace.images is None:
+        return []
+    own = trace.images.take(np.array([number]))
+    return list(zip(own.start.tolist(), own.tokens.tolist(), own.identity.tolist(), strict=True))
 
 
 def prefix_hashes_of(trace: Trace, number: int) -> list[int]:

@@ -14,18 +14,20 @@ from profiler.latency.step_time import BatchShape, step_interval
 from tuner.simulator.build import build_limits
 from tuner.simulator.difftest.cases import Case, jobs_of
 from tuner.simulator.difftest.loop import EngineLoop, Job, Row, Scheduler
+from tuner.simulator.image_build import EncoderSize
 from tuner.simulator.run import Simulation, simulate
-from tuner.simulator.state import PREEMPTED, RUNS, WAITS
+from tuner.simulator.state import ENCODES, PREEMPTED, RUNS, WAITS
 from tuner.simulator.timeline import StepRecord
 
-MakeScheduler = Callable[[dict[str, Any], int], Scheduler]
-"""settings and number of KV blocks to a scheduler"""
+MakeScheduler = Callable[[dict[str, Any], int, EncoderSize | None], Scheduler]
+"""settings, number of KV blocks and size of the encoder's reserves to a scheduler"""
 
 
 def plain_model() -> StepTimeModel:
     """A latency model without jitter, in which what ran before matters."""
     example = load_latency_model("example-8b")
     params = example.params._replace(cold_decode_s=2e-3, cold_prefill_s=3e-3, idle_prefill_s=1e-3)
+    params = params._replace(encoder_token_s=1e-4)
     return dataclasses.replace(example, params=params, residuals=np.ones(1))
 
 
@@ -49,6 +51,7 @@ def rows_of(record: StepRecord) -> list[Row]:
                 int(record.free[start + busy[-1]]),
                 request[tokens == RUNS].tolist(),
                 request[tokens == WAITS].tolist(),
+                [(int(request[i]), int(before[i])) for i in np.flatnonzero(tokens == ENCODES)],
             )
         )
     return rows
@@ -79,6 +82,7 @@ def run_kernel(case: Case, itl_limit_s: float = np.nan) -> tuple[list[Row], Simu
         num_kv_blocks=case.num_kv_blocks,
         itl_limit_s=np.array([itl_limit_s]),
         record=True,
+        encoder=case.encoder,
     )
     assert result.record is not None
     return sort_waiting(rows_of(result.record), case), result
@@ -92,7 +96,7 @@ def run_other(case: Case, make: MakeScheduler, max_steps: int) -> tuple[list[Row
         return float(step_interval(MODEL.params, batch, running, limits.overlapped))
 
     jobs = jobs_of(case, MODEL.frontend_in_s)
-    scheduler = make(case.config.settings(), case.num_kv_blocks)
+    scheduler = make(case.config.settings(), case.num_kv_blocks, case.encoder)
     rows = EngineLoop(scheduler, jobs, seconds, limits.overlapped).run(max_steps)
     return sort_waiting(rows, case), jobs
 

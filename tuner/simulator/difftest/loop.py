@@ -28,6 +28,8 @@ class Job:
     """token numbers; equal prompts have equal ones"""
     max_output: int
     priority: int = 0
+    images: list[tuple[int, int, int]] = field(default_factory=list)
+    """(start, tokens, identity) of each image"""
     token_s: list[float] = field(default_factory=list)
 
 
@@ -46,8 +48,11 @@ class Decision(NamedTuple):
 class Scheduler(Protocol):
     """A scheduler under test. Requests are known by their numbers."""
 
-    def add(self, number: int, prompt: list[int], max_output: int, order: Order) -> None:
-        """A request arrives; `order` is (priority, arrival)."""
+    encoded: list[tuple[int, int]]
+    """(request, image tokens) that the encoder computes in the step decided last"""
+
+    def add(self, job: Job) -> None:
+        """A request arrives."""
 
     def schedule(self) -> tuple[Scheduled, list[int], list[int], int]:
         """Decide the next step: the fields of `Decision` but the last."""
@@ -72,6 +77,8 @@ class Row:
     running: list[int]
     waiting: list[int]
     """in order of admission"""
+    encoded: list[tuple[int, int]] = field(default_factory=list)
+    """(request, image tokens) that the encoder computes"""
 
 
 class EngineLoop:
@@ -127,9 +134,7 @@ class EngineLoop:
 
     def _schedule(self, now: float) -> Decision:
         while self.future and self.future[0].visible_s <= now:
-            job = self.future.popleft()
-            order = (job.priority, job.arrival_s)
-            self.scheduler.add(job.number, job.prompt, job.max_output, order)
+            self.scheduler.add(self.future.popleft())
         scheduled, preempted, emitting, free = self.scheduler.schedule()
         self.decoding.difference_update(preempted)
         self.preempted += preempted
@@ -142,7 +147,9 @@ class EngineLoop:
         shape = self._shape(decision.scheduled)
         duration = self.seconds(shape, decision.num_running)
         self.follows = AFTER_CHUNKS if shape.prefill_tokens else AFTER_DECODES
-        self.rows.append(Row(decision.scheduled, sorted(self.preempted), decision.free, [], []))
+        encoded = self.scheduler.encoded
+        preempted = sorted(self.preempted)
+        self.rows.append(Row(decision.scheduled, preempted, decision.free, [], [], encoded))
         self.preempted = []
         for number in decision.emitting:
             self.decoding.add(number)
@@ -160,4 +167,5 @@ class EngineLoop:
             len(decodes),
             sum(decodes),
             self.follows,
+            sum(tokens for _, tokens in self.scheduler.encoded),
         )

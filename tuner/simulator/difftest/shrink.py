@@ -11,8 +11,9 @@ import numpy as np
 
 from profiler.engine_config import EngineConfig
 from profiler.errors import KnobError
-from profiler.traffic.trace import IntArray, Trace, take_segments
-from tuner.simulator.difftest.cases import Case, prefix_hashes_of
+from profiler.traffic.ragged import take_segments
+from profiler.traffic.trace import IntArray, Trace
+from tuner.simulator.difftest.cases import Case, images_of_request, prefix_hashes_of
 
 MAX_TRIES = 400
 """cases tried while shrinking"""
@@ -28,6 +29,7 @@ SIMPLER: dict[str, Any] = {
     "async_scheduling": False,
     "scheduler_reserve_full_isl": True,
     "enable_chunked_prefill": True,
+    "disable_chunked_mm_input": False,
 }
 
 
@@ -77,6 +79,8 @@ def simpler_settings(case: Case) -> Iterator[Case]:
             except KnobError:
                 continue
             yield replace(case, config=config)
+    if case.trace.images is not None:
+        yield replace(case, trace=replace(case.trace, images=None), encoder=None)
     if case.trace.priority is not None:
         yield replace(case, trace=replace(case.trace, priority=None))
     if case.trace.prefix_hashes is not None:
@@ -97,6 +101,7 @@ def take_requests(trace: Trace, index: IntArray) -> Trace:
         priority=None if trace.priority is None else trace.priority[index],
         prefix_hashes=hashes,
         prefix_offsets=offsets,
+        images=None if trace.images is None else trace.images.take(index),
     )
 
 
@@ -106,12 +111,14 @@ def describe_case(case: Case) -> str:
     lines = [
         f"settings {json.dumps(case.config.settings())}",
         f"KV blocks {case.num_kv_blocks}, prefix blocks of {trace.prefix_block_tokens} tokens",
+        f"encoder {case.encoder}",
     ]
     for i in range(trace.num_requests):
         priority = 0 if trace.priority is None else trace.priority[i]
         lines.append(
             f"request {i}: at {trace.arrival_s[i]:g} s, prompt {trace.prompt_tokens[i]}, "
             f"output {trace.output_tokens[i]}, priority {priority}, "
-            f"prefix hashes {prefix_hashes_of(trace, i)}"
+            f"prefix hashes {prefix_hashes_of(trace, i)}, "
+            f"images {images_of_request(trace, i)}"
         )
     return "\n".join(lines)
