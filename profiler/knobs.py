@@ -211,5 +211,29 @@ KNOBS: dict[str, Knob] = {
             ">=0.6",
             "number of KV blocks; one of them is the null block",
         ),
+        Knob(
+            "num_speculative_tokens",
+            "int",
+            "tokens/step",
+            0,
+            64,
+            "0 = off",
+            "--spec-tokens",
+            _V,
+            "draft tokens per decode and step; a method with a draft model also needs its name, "
+            "spec_model in the engine's arguments",
+        ),
+        Knob(
+            "speculative_method",
+            "choice",
+            "",
+            None,
+            None,
+            "from the draft model; simulated as eagle3",
+            "--spec-method",
+            _V,
+            "who drafts; counts only with num_speculative_tokens above 0",
+            choices=("ngram", "medusa", "eagle", "eagle3", "mtp", "draft_model", "dflash"),
+        ),
     )
 }

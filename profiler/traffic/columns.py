@@ -53,6 +53,8 @@ class ColumnMap:
     """column with a list of prefix block hashes per request."""
     block: int | None = None
     """prompt tokens per prefix hash; needed with `prefix`."""
+    acceptance: str | None = None
+    """column with the chance that a draft token is accepted."""
 
     @classmethod
     def parse(cls, text: str) -> ColumnMap:

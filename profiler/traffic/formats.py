@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from profiler.errors import TraceError
-from profiler.traffic.checks import IntArray
+from profiler.traffic.checks import FloatArray, IntArray
 from profiler.traffic.columns import (
     ALIASES,
     ColumnMap,
@@ -49,6 +49,7 @@ class Extract:
     class_names: tuple[str, ...] = ("default",)
     hashes: list[IntArray] | None = None
     block: int | None = None
+    acceptance: FloatArray | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -83,6 +84,9 @@ def extract(table: RawTable, columns: ColumnMap, evidence: str) -> Extract:
     if columns.prefix:
         found["prefix"] = need_column(table, "prefix", columns.prefix)
         out.hashes, out.block = _hashes(table, found["prefix"]), columns.block
+    if columns.acceptance:
+        found["acceptance"] = need_column(table, "acceptance", columns.acceptance)
+        out.acceptance = numbers(table, found["acceptance"])
     return out
 
 

@@ -195,6 +195,8 @@ def _optional(rows: Extract, order: IntArray) -> tuple[TraceOptions, IntArray]:
         options["priority"] = rows.priority[order]
     if rows.classes is not None:
         options["request_class"] = rows.classes[order]
+    if rows.acceptance is not None:
+        options["acceptance_rate"] = rows.acceptance[order]
     if rows.hashes is None or rows.block is None:
         return options, np.zeros(0, dtype=np.int64)
     most = -(-rows.prompt // rows.block)

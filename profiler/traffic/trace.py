@@ -49,6 +49,8 @@ class Trace:
     """(N + 1,) request i owns prefix_hashes[prefix_offsets[i]:prefix_offsets[i + 1]]."""
     prefix_block_tokens: int | None = None
     """prompt tokens per prefix hash."""
+    acceptance_rate: FloatArray | None = None
+    """(N,) chance in [0, 1] that a draft token is accepted; None when the traffic does not say."""
     source: str = ""
     """where it came from, in words (file name and format, or generator and seed)."""
 
@@ -205,6 +207,8 @@ class Trace:
         ):
             sha.update(b"-" if array is None else f"{array.dtype.str}{len(array)}".encode())
             sha.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+        if self.acceptance_rate is not None:
+            sha.update(b"acceptance" + np.ascontiguousarray(self.acceptance_rate).tobytes())
         return sha.hexdigest()
 
     def save(self, path: Path) -> None:
@@ -249,6 +253,7 @@ class Trace:
             output_tokens=self.output_tokens[index],
             priority=None if self.priority is None else self.priority[index],
             request_class=None if self.request_class is None else self.request_class[index],
+            acceptance_rate=None if self.acceptance_rate is None else self.acceptance_rate[index],
             prefix_hashes=hashes,
             prefix_offsets=offsets,
         )

@@ -118,6 +118,7 @@ def build_pool(requests: Requests, limits: Limits, num_kv_blocks: int) -> Pool:
         n = b = 0
     number = np.arange(b, dtype=np.int64)
     longest = int((requests.prompt_tokens + requests.max_output).max(initial=1))
+    longest += 2 * limits.num_drafts + limits.lookahead
     width, rows = -(-longest // limits.block_size), min(limits.max_active, n)
     free_next = np.where(number < b - 1, number + 1, NONE)
     free_prev = np.where(number == 1, NONE, number - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,12 @@ from profiler.latency.base import StepTimeModel
 from profiler.latency.params import plain_params
 from profiler.outcomes import Outcomes, Status
 from profiler.traffic.trace import Trace
+from tuner.simulator.acceptance import (
+    Acceptance,
+    AcceptanceInput,
+    build_acceptance,
+    build_drafts,
+)
 from tuner.simulator.build import (
     admissible,
     build_limits,
@@ -21,10 +28,12 @@ from tuner.simulator.build import (
     draw_jitter,
     resolved,
 )
+from tuner.simulator.drafts import ACCEPTED, DRAFTED, Drafts
 from tuner.simulator.gap_store import GapStore
 from tuner.simulator.kernel import run_all
 from tuner.simulator.memory import allocate
 from tuner.simulator.prefix_keys import build_prefixes, prefix_blocks
+from tuner.simulator.speculative_kernel import run_speculative
 from tuner.simulator.state import (
     BLOCKS_MATTER,
     CACHED_TOKENS,
@@ -73,6 +82,10 @@ class Simulation:
     each other for ever. The simulation stopped there; the others' status is UNFINISHED"""
     simulation_s: float
     """seconds inside the kernel"""
+    num_drafts: int = 0
+    """draft tokens that were verified"""
+    num_accepted: int = 0
+    """of them, those that were accepted"""
     record: StepRecord | None = None
     """filled when asked for"""
 
@@ -84,6 +97,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     *,
     num_kv_blocks: int,
     itl_limit_s: FloatArray | None = None,
+    acceptance: AcceptanceInput | None = None,
     seed: int | None = 0,
     record: bool = False,
 ) -> Simulation:
@@ -101,8 +115,15 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         KV blocks of the engine, the null block included; one less is usable.
     itl_limit_s
         (C,) ITL limit of each class, seconds, for `Outcomes.num_slow_gaps`; NaN for none.
+    acceptance
+        With `config.num_speculative_tokens` = K above 0: the chance that a draft token is accepted,
+        or the (K + 1,) chances of 0 .. K accepted drafts per step; None takes the rates that the
+        trace carries. Every decode step verifies K drafts, as far as budget and model length allow,
+        and processes 1 + K tokens of one context; the drafter's own time is not added. Tokens that
+        are accepted in one step appear together, so that pooled ITL holds gaps of 0 s, as it does
+        for a client that takes the time of every token.
     seed
-        Draws the measured jitter of step times; None leaves it out.
+        Draws the measured jitter of step times (None leaves it out) and the accepted drafts.
     record
         Also return what every step did (slow; for tests and timelines).
 
@@ -115,23 +136,26 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     """
     prepare()
     limits = build_limits(config, num_kv_blocks, trace.prefix_block_tokens or 1)
-    limits = limits._replace(
-        recording=record,
-        identities=limits.caching and bool(prefix_blocks(trace).shared.any()),
-    )
+    sharing = limits.caching and bool(prefix_blocks(trace).shared.any())
+    limits = limits._replace(recording=record, identities=sharing or limits.num_drafts > 0)
     if itl_limit_s is None:
         itl_limit_s = np.full(len(trace.class_names), np.nan)
     accepted = admissible(trace, config, num_kv_blocks)
     length = resolved(config, "max_model_len")
     requests = build_requests(trace, accepted, limits, model.frontend_in_s, length)
     jitter = draw_jitter(model.residuals, seed)
+    drafts: Drafts | None = None
+    if limits.num_drafts > 0:
+        luck = build_acceptance(trace, limits.num_drafts, acceptance, seed)
+        drafts = build_drafts(luck, accepted, limits, itl_limit_s.size)
     status, spent = BLOCKS_MATTER, 0.0
     while status == BLOCKS_MATTER:
         prefixes = build_prefixes(trace, accepted, requests, limits)
         state = allocate(requests, prefixes, limits, num_kv_blocks, itl_limit_s)
+        run = kernel_call(limits, model, jitter, drafts)
         started = time.perf_counter()
         gaps = GapStore(itl_limit_s.size)
-        state, status = run_to_end(state, limits, model, jitter, gaps)
+        state, status = run_to_end(state, run, gaps)
         spent += time.perf_counter() - started
         limits = limits._replace(identities=True)
     if status == STUCK:
@@ -147,16 +171,29 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         cached_tokens=int(counts[CACHED_TOKENS]),
         endless=status == ENDLESS,
         simulation_s=spent,
+        num_drafts=0 if drafts is None else int(drafts.totals[DRAFTED]),
+        num_accepted=0 if drafts is None else int(drafts.totals[ACCEPTED]),
         record=gather_record(accepted, state) if record else None,
     )
 
 
-def run_to_end(
-    state: State, limits: Limits, model: StepTimeModel, jitter: FloatArray, gaps: GapStore
-) -> tuple[State, int]:
+KernelCall = Callable[[State], int]
+"""runs a state until it is done or its log is full; returns the status"""
+
+
+def kernel_call(
+    limits: Limits, model: StepTimeModel, jitter: FloatArray, drafts: Drafts | None
+) -> KernelCall:
+    """The kernel for these limits: the one in lockstep, or the one with drafts."""
+    if drafts is None:
+        return lambda state: run_all(state, limits, model.params, jitter)
+    return lambda state: run_speculative(state, drafts, limits, model.params, jitter)
+
+
+def run_to_end(state: State, run: KernelCall, gaps: GapStore) -> tuple[State, int]:
     """Call the kernel until it has finished, giving its logs more room whenever they are full."""
     while True:
-        status = run_all(state, limits, model.params, jitter)
+        status = run(state)
         if status != LOG_FULL:
             return state, status
         state = gaps.make_room(state)

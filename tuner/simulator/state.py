@@ -112,6 +112,15 @@ class Limits(NamedTuple):
     """prompt tokens per prefix hash of the trace"""
     prefix_span: int
     """most KV blocks that end in one prefix block"""
+    num_drafts: int
+    """draft tokens verified per decode and step; 0 = no speculation"""
+    lookahead: int
+    """tokens beyond the scheduled ones that a request gets KV slots for"""
+    draft_slots: int
+    """what every scheduled request costs of max_num_batched_tokens on top of its tokens"""
+    drops_hit: bool
+    """a prefix hit loses its last block"""
+    max_model_len: int
 
 
 class Requests(NamedTuple):

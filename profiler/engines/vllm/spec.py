@@ -60,7 +60,7 @@ def engine_arguments(spec: EngineSpec) -> dict[str, Any]:
         "load_format": spec.load_format,
         "dtype": spec.dtype,
         **spec.engine_args,
-        **spec.config.settings(),
+        **spec.config.arguments(),
     }
 
 
