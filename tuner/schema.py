@@ -52,6 +52,8 @@ class EngineSection(_Section):
     args: dict[str, Any] = {}
     environment: dict[str, str] = {}
     config: dict[str, Scalar] = {}
+    acceptance: float | list[float] | None = None
+    """of draft tokens: the chance of each, or the chances of 0, 1, ... accepted ones per step"""
 
     @field_validator("name")
     @classmethod
@@ -198,6 +200,12 @@ class Study(_Section):
         if both:
             raise ValueError(f"{both[0]} is both fixed in engine.config and searched; remove one")
         return self
+
+    @property
+    def acceptance(self) -> float | tuple[float, ...] | None:
+        """Acceptance of draft tokens, as `simulate` takes it."""
+        given = self.engine.acceptance
+        return tuple(given) if isinstance(given, list) else given
 
     @property
     def fixed(self) -> EngineConfig:

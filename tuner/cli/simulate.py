@@ -28,7 +28,17 @@ def simulate(
     num_kv_blocks: Annotated[
         int | None, typer.Option(min=2, help="KV blocks (without a study).")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the step-time jitter.")] = 0,
+    acceptance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="Chance that a draft token is accepted (with num_speculative_tokens), or the "
+            "chances of 0, 1, ... accepted ones per step: 0.3,0.2,0.1,0.4.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the step-time jitter and of accepted drafts.")
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Predict latency and goodput of one configuration, in seconds and without an engine.
@@ -41,7 +51,14 @@ def simulate(
     from profiler.traffic.columns import ColumnMap
     from profiler.traffic.readers import read_trace
     from tuner.cli.console import find_run, print_json, stdout
-    from tuner.cli.whatif import figures, from_run, from_trace, parse_settings, print_figures
+    from tuner.cli.whatif import (
+        figures,
+        from_run,
+        from_trace,
+        parse_settings,
+        print_figures,
+        with_acceptance,
+    )
 
     chosen = parse_settings(settings or [])
     if study is not None:
@@ -57,6 +74,8 @@ def simulate(
         case = from_trace(traffic, model, chosen, num_kv_blocks)
     else:
         raise StudyError("give a study, or both --trace and --latency-model")
+    if acceptance is not None:
+        case = with_acceptance(case, acceptance)
     found = figures(case, seed)
     if json:
         print_json(found)

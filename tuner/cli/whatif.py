@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ from profiler.engine_config import EngineConfig, parse_value
 from profiler.errors import KnobError, ResultsError
 from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
+from tuner.cli.console import stderr
 from tuner.metrics import compute
 from tuner.results import RunFolder
 from tuner.search.objective import Problem, not_sampled
 from tuner.search.space import resolve
 from tuner.search.tune import build_problem
+from tuner.simulator import Simulation, prepare
 from tuner.slo import Limits, Slo
 from tuner.study import load_study
 
@@ -87,11 +89,29 @@ def from_trace(
     return Case(problem, chosen)
 
 
+def with_acceptance(case: Case, text: str) -> Case:
+    """The case with the acceptance of `--acceptance`: a rate, or chances with commas between.
+
+    Raises `KnobError` unless they are numbers.
+    """
+    try:
+        numbers = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        raise KnobError(
+            f"--acceptance needs a rate such as 0.7, or chances such as 0.3,0.3,0.4; got {text!r}"
+        ) from None
+    given = numbers if len(numbers) > 1 else numbers[0]
+    return replace(case, problem=replace(case.problem, acceptance=given))
+
+
 def figures(case: Case, seed: int) -> dict[str, Any]:
     """Metrics of the simulated run, with `requests`, `steps`, `preemptions`, `simulation_s`."""
+    full = resolve(case.config, case.problem.resolved)
+    if full.num_speculative_tokens:
+        with stderr.status("loading the kernel for draft tokens (compiled at its first use)"):
+            prepare(speculative=True)
     simulation = case.problem.simulate(case.config, seed=seed)
     metrics = compute(simulation.outcomes, case.problem.slo)
-    full = resolve(case.config, case.problem.resolved)
     return {
         "settings": case.config.settings(),
         **metrics.to_dict(),
@@ -99,8 +119,17 @@ def figures(case: Case, seed: int) -> dict[str, Any]:
         "steps": simulation.num_steps,
         "preemptions": simulation.num_preemptions,
         "simulation_s": simulation.simulation_s,
+        **drafts_figures(simulation),
         "not_sampled": not_sampled(case.problem.model, full, case.problem.trace),
     }
+
+
+def drafts_figures(simulation: Simulation) -> dict[str, float]:
+    """Draft tokens and the share of accepted ones; nothing without speculation."""
+    if simulation.num_drafts == 0:
+        return {}
+    share = simulation.num_accepted / simulation.num_drafts
+    return {"drafts": simulation.num_drafts, "accepted_share": share}
 
 
 def print_figures(found: dict[str, Any], console: Console) -> None:

@@ -53,6 +53,8 @@ class Plan:
     """sentinel time of the profile, seconds"""
     rounds: int
     seed: int
+    acceptance: float | tuple[float, ...] | None = None
+    """of draft tokens, as `simulate` takes it"""
 
 
 class Engines:
@@ -154,7 +156,7 @@ def _replay(plan: Plan, label: str, round_: int, engine: Engine, ui: Ui) -> Repl
                 engine,
                 plan.trace,
                 itl_limit_s=plan.slo.itl_limit_s,
-                seed=plan.seed + round_,  # other prompts, or a prefix cache would answer
+                    seed=plan.seed + round_,  # other prompts, or a prefix cache would answer
                 progress=progress,
                 max_late_s=latest_send_s(plan.slo),
             )
@@ -223,6 +225,7 @@ def _predict(plan: Plan, resolved: EngineConfig, num_kv_blocks: int) -> Metrics:
             plan.model,
             num_kv_blocks=num_kv_blocks,
             itl_limit_s=plan.slo.itl_limit_s,
+            acceptance=plan.acceptance,
             seed=plan.seed + round_,
         ).outcomes
         for round_ in range(plan.rounds)

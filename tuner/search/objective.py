@@ -33,6 +33,8 @@ class Problem:
     """every setting, as the engine resolved its default"""
     num_kv_blocks: int
     space: Mapping[str, Axis]
+    acceptance: float | tuple[float, ...] | None = None
+    """of draft tokens, as `simulate` takes it"""
 
     def simulate(self, config: EngineConfig, *, seed: int = 0) -> Simulation:
         """Simulate the engine with `config`. Raises KnobError, SimulationError."""
@@ -44,6 +46,7 @@ class Problem:
             self.model,
             num_kv_blocks=full.num_gpu_blocks_override or self.num_kv_blocks,
             itl_limit_s=self.slo.itl_limit_s,
+            acceptance=self.acceptance,
             seed=seed,
         )
 

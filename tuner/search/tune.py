@@ -188,6 +188,7 @@ def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
         resolved=resolved,
         num_kv_blocks=int(facts["num_kv_blocks"]),
         space=study.search.space,
+        acceptance=study.acceptance,
     )
 
 
@@ -214,6 +215,7 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
         reference_s=float(parts.measured.facts["sentinel_reference_s"]),
         rounds=study.validate_.rounds,
         seed=study.search.seed,
+        acceptance=problem.acceptance,
     )
     ui.stage(f"confirming {len(chosen)} configurations and the engine default on the real engine")
 

@@ -8,6 +8,7 @@ the same luck for the same request.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,7 @@ NUM_DRAWS = 1 << 16
 _STRIDE = 40_503
 """places of consecutive requests are this far apart: odd, near the golden section of NUM_DRAWS"""
 
-AcceptanceInput = float | npt.ArrayLike
+AcceptanceInput = float | Sequence[float] | FloatArray
 """rate of each draft, or chances of 0, 1, ... accepted drafts"""
 
 

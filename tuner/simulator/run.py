@@ -15,12 +15,7 @@ from profiler.latency.base import StepTimeModel
 from profiler.latency.params import plain_params
 from profiler.outcomes import Outcomes, Status
 from profiler.traffic.trace import Trace
-from tuner.simulator.acceptance import (
-    Acceptance,
-    AcceptanceInput,
-    build_acceptance,
-    build_drafts,
-)
+from tuner.simulator.acceptance import AcceptanceInput, build_acceptance, build_drafts
 from tuner.simulator.build import (
     admissible,
     build_limits,
@@ -134,8 +129,8 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     SimulationError
         The traffic holds nothing to simulate, or the run cannot make progress.
     """
-    prepare()
     limits = build_limits(config, num_kv_blocks, trace.prefix_block_tokens or 1)
+    prepare(limits.num_drafts > 0)
     sharing = limits.caching and bool(prefix_blocks(trace).shared.any())
     limits = limits._replace(recording=record, identities=sharing or limits.num_drafts > 0)
     if itl_limit_s is None:
@@ -199,28 +194,42 @@ def run_to_end(state: State, run: KernelCall, gaps: GapStore) -> tuple[State, in
         state = gaps.make_room(state)
 
 
-def prepare() -> None:
+def prepare(speculative: bool = False) -> None:
     """Compile the kernels, or load them from the disk cache.
 
     `simulate` does it by itself; call it before forking workers, or to show the wait of a first
     compile apart.
+
+    Parameters
+    ----------
+    speculative
+        The kernel for configurations with draft tokens, instead of the one for those without.
     """
-    if _PREPARED:
+    if speculative in _PREPARED:
         return
     none = np.empty(0, dtype=np.int64)
-    config = EngineConfig(max_num_batched_tokens=1, max_num_seqs=1, block_size=1)
+    config = EngineConfig(
+        max_num_batched_tokens=2,
+        max_num_seqs=1,
+        block_size=1,
+        num_speculative_tokens=1 if speculative else 0,
+    )
     limits = build_limits(config, 2)
     requests = Requests(np.empty(0), none, none, none, none)
-    no_trace = Trace(np.empty(0), none, none)
-    prefixes = build_prefixes(no_trace, np.zeros(0, dtype=np.bool_), requests, limits)
+    no_trace, nobody = Trace(np.empty(0), none, none), np.zeros(0, dtype=np.bool_)
+    prefixes = build_prefixes(no_trace, nobody, requests, limits)
     state = allocate(requests, prefixes, limits, 2, np.full(1, np.nan))
-    run_all(state, limits, plain_params(), np.ones(1))
+    if speculative:
+        drafts = build_drafts(build_acceptance(no_trace, 1, 0.0, 0), nobody, limits, 1)
+        run_speculative(state, drafts, limits, plain_params(), np.ones(1))
+    else:
+        run_all(state, limits, plain_params(), np.ones(1))
     GapStore(1).drain(state)
-    _PREPARED.append(True)
+    _PREPARED.add(speculative)
 
 
-_PREPARED: list[bool] = []
-"""holds something once the kernels are loaded"""
+_PREPARED: set[bool] = set()
+"""which kernels are loaded"""
 
 
 def gather(

@@ -111,27 +111,25 @@ def draft_and_accept(state: State, drafts: Drafts, limits: Limits, r: int, place
 @inner
 def see_output(state: State, drafts: Drafts, limits: Limits, slot: int) -> None:
     """The output of the step in `slot` is processed, in the engine's order."""
-    end, first_gap = drafts.ends[slot], state.tally.counts[NUM_GAPS]
+    first_gap = state.tally.counts[NUM_GAPS]
     place = slot * limits.max_active
     for i in range(place, place + drafts.sizes[slot]):
         r = drafts.request[i]
         if drafts.accepted[i] != NO_TOKEN and state.progress.phase[r] != DONE:
-            take_tokens(state, drafts, limits, i, end, first_gap)
+            take_tokens(state, drafts, limits, i, first_gap)
     drafts.sizes[slot] = 0
     log_extra(state, drafts)
 
 
 @inner
-def take_tokens(
-    state: State, drafts: Drafts, limits: Limits, i: int, end: float, first_gap: int
-) -> None:
+def take_tokens(state: State, drafts: Drafts, limits: Limits, i: int, first_gap: int) -> None:
     """The request at place `i` gets its tokens; it ends within them or loses its rejected drafts.
 
     A preempted one gets tokens too, but its computed tokens are gone already.
     """
-    progress, r = state.progress, drafts.request[i]
+    progress, r, end = state.progress, drafts.request[i], drafts.ends[i // limits.max_active]
     tokens = min(1 + drafts.accepted[i], state.requests.max_output[r] - progress.outputs[r])
-    log_tokens(state, drafts, r, end, first_gap)
+    log_tokens(state, r, end, first_gap)
     drafts.extra[state.requests.klass[r]] += tokens - 1
     progress.outputs[r] += tokens
     state.tally.counts[FRUITLESS] = 0
@@ -150,7 +148,7 @@ def take_tokens(
 
 
 @inner
-def log_tokens(state: State, drafts: Drafts, r: int, end: float, first_gap: int) -> None:
+def log_tokens(state: State, r: int, end: float, first_gap: int) -> None:
     """`r` has a token at `end`: its first, or one after a gap. Equal gaps of a step share an entry
     of the log where the first one of the step is the same."""
     tally, log, progress = state.tally, state.log, state.progress

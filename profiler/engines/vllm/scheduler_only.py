@@ -100,7 +100,10 @@ def make_scheduler(settings: dict[str, Any], num_kv_blocks: int) -> Scheduler:
     settings = dict(settings)
     overlapped = bool(settings.pop("async_scheduling", False))
     block = settings["block_size"]
-    drafts, method = settings.pop("num_speculative_tokens", 0), settings.pop("speculative_method", None)
+    drafts, method = (
+        settings.pop("num_speculative_tokens", 0),
+        settings.pop("speculative_method", None),
+    )
     register_once()
     config = vllm_config(settings)
     if drafts:

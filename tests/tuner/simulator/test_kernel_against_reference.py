@@ -41,7 +41,11 @@ def test_kernel_does_what_the_reference_does(seed: int) -> None:
 def test_quiet_steps_change_nothing(seed: int) -> None:
     """Without the record, pure decode phases are run in one go; the results are the same."""
     case = random_case(seed)
-    options = {"num_kv_blocks": case.num_kv_blocks, "itl_limit_s": np.array([0.02])}
+    options = {
+        "num_kv_blocks": case.num_kv_blocks,
+        "itl_limit_s": np.array([0.02]),
+        "acceptance": case.acceptance,
+    }
     slow = simulate(case.trace, case.config, MODEL, record=True, **options)
     fast = simulate(case.trace, case.config, MODEL, record=False, **options)
     assert fast.num_steps == slow.num_steps

@@ -29,7 +29,7 @@ def search_differences(make: MakeScheduler, seeds: Iterable[int]) -> Found:
         Numbers of the cases.
     """
     started = time.perf_counter()
-    cases = steps = preemptions = 0
+    cases = steps = preemptions = drafts = accepted = 0
     for seed in seeds:
         case = random_case(seed)
         difference, result = compare(case, make)
@@ -38,10 +38,13 @@ def search_differences(make: MakeScheduler, seeds: Iterable[int]) -> Found:
         cases += 1
         steps += result.num_steps
         preemptions += result.num_preemptions
+        drafts += result.num_drafts
+        accepted += result.num_accepted
     spent = time.perf_counter() - started
     return Found(
         False,
-        f"{cases:,} cases, {steps:,} steps, {preemptions:,} preemptions: identical ({spent:.0f} s)",
+        f"{cases:,} cases, {steps:,} steps, {preemptions:,} preemptions, {accepted:,} accepted of "
+        f"{drafts:,} draft tokens: identical ({spent:.0f} s)",
     )
 
 
