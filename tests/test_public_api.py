@@ -27,9 +27,9 @@ SIGNATURES = {
     "tuner.search.confirm.confirm": "(plan, folder, alive, ui)",
     "tuner.search.optimize.search": "(problem, database, options, progress)",
     "tuner.search.tune.tune": "(study, folder, options, ui)",
-    "tuner.simulator.prepare": "()",
+    "tuner.simulator.prepare": "(speculative)",
     "tuner.simulator.simulate": (
-        "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record)"
+        "(trace, config, model, *, num_kv_blocks, itl_limit_s, acceptance, seed, record)"
     ),
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",

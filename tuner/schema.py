@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -12,6 +12,7 @@ from profiler.engines.base import EngineSpec
 from profiler.errors import KnobError
 
 Scalar = bool | int | float | str
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Section(BaseModel):
@@ -52,7 +53,7 @@ class EngineSection(_Section):
     args: dict[str, Any] = {}
     environment: dict[str, str] = {}
     config: dict[str, Scalar] = {}
-    acceptance: float | list[float] | None = None
+    acceptance: Share | list[Share] | None = None
     """of draft tokens: the chance of each, or the chances of 0, 1, ... accepted ones per step"""
 
     @field_validator("name")

@@ -156,7 +156,7 @@ def _replay(plan: Plan, label: str, round_: int, engine: Engine, ui: Ui) -> Repl
                 engine,
                 plan.trace,
                 itl_limit_s=plan.slo.itl_limit_s,
-                    seed=plan.seed + round_,  # other prompts, or a prefix cache would answer
+                seed=plan.seed + round_,  # other prompts, or a prefix cache would answer
                 progress=progress,
                 max_late_s=latest_send_s(plan.slo),
             )

@@ -1,14 +1,14 @@
-"""One schedule() call of vLLM 0.32 with speculative decoding, request by request.
+"""The running pass of vLLM 0.32 with speculative decoding, request by request.
 
 Each function names the part of `vllm/v1/core/sched/scheduler.py` it mirrors. A decode is scheduled
 with its drafts, which are charged to the budgets like any token; methods with draft slots charge
-these to max_num_batched_tokens on top. What the output changes is in `verify.py`.
+these to max_num_batched_tokens on top. The waiting pass is in `speculative_admission.py`, what the
+output changes in `verify.py`.
 """
 
 from __future__ import annotations
 
 from profiler.compiled import inner
-from tuner.simulator.blocks import can_admit
 from tuner.simulator.drafts import (
     INPUTS_LEFT,
     NUM_CHUNKS,
@@ -18,19 +18,16 @@ from tuner.simulator.drafts import (
     known_tokens,
     tokens_in_flight,
 )
-from tuner.simulator.lists import append_running, remove_running
+from tuner.simulator.lists import remove_running
 from tuner.simulator.record import add_row
 from tuner.simulator.scheduler import chunk_size
 from tuner.simulator.state import (
-    CACHED_TOKENS,
     DECODING,
     FINISHING,
     FREE_BLOCKS,
     FRUITLESS,
     NONE,
-    NUM_FREE_ROWS,
     NUM_PREEMPTIONS,
-    NUM_RUNNING,
     PREEMPTED,
     PREFILLING,
     RUN_HEAD,
@@ -40,15 +37,13 @@ from tuner.simulator.state import (
 )
 from tuner.simulator.tables import (
     blocks_for,
-    claim_table,
-    find_hits,
     free_table,
     grow_table,
     hash_full_blocks,
     publish_private,
 )
 from tuner.simulator.victims import pick_victim
-from tuner.simulator.waiting import pop_waiting, push_waiting, waiting_head
+from tuner.simulator.waiting import push_waiting
 
 
 @inner
@@ -160,69 +155,3 @@ def preempt_draft(state: State, drafts: Drafts, limits: Limits, r: int) -> None:
         return
     progress.phase[r] = WAITING
     push_waiting(state, limits, r)
-
-
-@inner
-def kept_hits(state: State, limits: Limits, r: int) -> tuple[int, int]:
-    """Prefix hits of the waiting `r`, and how many of them are in the free queue. A drafter that
-    reads hidden states has the last block of a hit computed again (find_longest_cache_hit)."""
-    if not limits.caching:
-        return 0, 0
-    hits, idle = find_hits(state, limits, r, known_tokens(state, r))
-    if limits.drops_hit and hits > 0:
-        hits -= 1
-        at = state.pool.free_rows[state.tally.counts[NUM_FREE_ROWS] - 1]
-        if state.pool.blocks.uses[state.pool.table[at + hits]] == 0:
-            idle -= 1
-    return hits, idle
-
-
-@inner
-def pads(drafts: Drafts, limits: Limits, wanted: int, cached: int) -> bool:
-    """Whether a request that would start with one token gets 1 + drafts, so that all decodes of
-    the step are alike: only in steps without chunks, and only with room in the model length."""
-    alike = drafts.step[NUM_CHUNKS] == 0 and (drafts.step[NUM_RAN] > 0 or cached > 0)
-    return wanted == 1 and alike and cached + limits.num_drafts + 2 <= limits.max_model_len
-
-
-@inner
-def admit_drafts(state: State, drafts: Drafts, limits: Limits, threshold: int) -> None:
-    """The waiting pass: admit from the head while slots, budgets and blocks last."""
-    r = waiting_head(state, limits)
-    while r != NONE and state.tally.counts[NUM_RUNNING] < limits.max_active:
-        left = room_left(drafts, limits)
-        if left == 0:
-            break
-        hits, idle = kept_hits(state, limits, r)
-        known, cached = known_tokens(state, r), hits * limits.block_size
-        wanted = known - cached
-        if pads(drafts, limits, wanted, cached):
-            wanted = 1 + limits.num_drafts
-            if wanted > left:
-                break
-        n = chunk_size(wanted, threshold, wanted)
-        if not limits.chunked and n > left:
-            break
-        n = min(n, left)
-        slots = min(cached + n + limits.lookahead, limits.max_model_len)
-        if limits.reserve_full:
-            slots = max(slots, known)
-        if not can_admit(state, limits, slots, hits, idle):
-            break
-        pop_waiting(state, limits)
-        start_request(state, limits, r, hits, n)
-        charge(drafts, limits, n, 1)
-        r = waiting_head(state, limits)
-
-
-@inner
-def start_request(state: State, limits: Limits, r: int, hits: int, n: int) -> None:
-    """`r` runs: `hits` blocks of it are there already, `n` tokens are computed in this step."""
-    progress = state.progress
-    append_running(state, r)
-    progress.phase[r], progress.chunk[r] = PREFILLING, n
-    progress.computed[r] = hits * limits.block_size
-    claim_table(state, r, hits)
-    if state.prefixes.findable[r] <= state.prefixes.shared[r]:
-        state.tally.counts[CACHED_TOKENS] += progress.computed[r]
-    grow_ahead(state, limits, r, n)

@@ -12,7 +12,8 @@ from profiler.steps import AFTER_CHUNKS, AFTER_DECODES
 from tuner.simulator.drafts import Drafts
 from tuner.simulator.record import has_record_room, record_queues
 from tuner.simulator.scheduler import current_threshold
-from tuner.simulator.speculative import admit_drafts, schedule_drafts
+from tuner.simulator.speculative import schedule_drafts
+from tuner.simulator.speculative_admission import admit_drafts
 from tuner.simulator.state import (
     ALL_DONE,
     ENDLESS,

@@ -33,6 +33,8 @@ ALL_SETTINGS: dict[str, Any] = {
     "max_model_len": 4096,
     "block_size": 32,
     "num_gpu_blocks_override": 1000,
+    "num_speculative_tokens": 3,
+    "speculative_method": "ngram",
 }
 """every knob, each boolean once as it is not by default where that can be told"""
 

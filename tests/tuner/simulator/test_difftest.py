@@ -44,9 +44,41 @@ class LastVictimOfEquals(Reference):
         return victim or super()._preempt()
 
 
+class NoLookahead(Reference):
+    def __init__(self, settings: dict[str, Any], num_kv_blocks: int) -> None:
+        super().__init__(settings, num_kv_blocks)
+        self.limits = self.limits._replace(lookahead=0)
+
+
+class FreeDraftSlots(Reference):
+    def __init__(self, settings: dict[str, Any], num_kv_blocks: int) -> None:
+        super().__init__(settings, num_kv_blocks)
+        self.limits = self.limits._replace(draft_slots=0)
+
+
+class KeepsTheLastHit(Reference):
+    def __init__(self, settings: dict[str, Any], num_kv_blocks: int) -> None:
+        super().__init__(settings, num_kv_blocks)
+        self.limits = self.limits._replace(drops_hit=False)
+
+
+class NeverPads(Reference):
+    def _padded(self, seq: Seq, hit: int, out: dict[Seq, int]) -> int:
+        return len(seq.tokens) - hit
+
+
+class KnowsTheOutputInFlight(Reference):
+    def _wanted(self, seq: Seq, threshold: int) -> int:
+        known = len(seq.tokens) + seq.in_flight
+        return 0 if known >= len(seq.prompt) + seq.max_output else super()._wanted(seq, threshold)
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [NoWatermark, NoLoneException, HeadsFreedFirst, HitsTheWholePrompt, LastVictimOfEquals],
+    [
+        *(NoWatermark, NoLoneException, HeadsFreedFirst, HitsTheWholePrompt, LastVictimOfEquals),
+        *(NoLookahead, FreeDraftSlots, KeepsTheLastHit, NeverPads, KnowsTheOutputInFlight),
+    ],
 )
 def test_a_wrong_rule_is_found_and_shrunk(wrong: type[Reference]) -> None:
     found = search_differences(wrong, range(400))

@@ -46,8 +46,8 @@ def test_kernel_schedules_what_vllm_schedules(
         drafts += result.num_drafts
         accepted += result.num_accepted
     print(
-        f"{CASES_PER_CHUNK} cases, {steps} steps, {preemptions} preemptions, {accepted} accepted of "
-        f"{drafts} draft tokens: identical"
+        f"{CASES_PER_CHUNK} cases, {steps} steps, {preemptions} preemptions, {accepted} of "
+        f"{drafts} draft tokens accepted: identical"
     )
     assert steps >= 25_000
     assert min(accepted, drafts - accepted) >= 1_000
