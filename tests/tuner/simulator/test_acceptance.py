@@ -13,7 +13,8 @@ from profiler.errors import SimulationError
 from profiler.latency.base import load_latency_model
 from profiler.traffic.trace import Trace
 from tuner.simulator import Simulation, simulate
-from tuner.simulator.acceptance import build_acceptance
+from tuner.simulator.acceptance import build_acceptance, build_drafts
+from tuner.simulator.build import build_limits
 
 MODEL = dataclasses.replace(load_latency_model("example-8b"), residuals=np.ones(1))
 CONFIG = EngineConfig(
@@ -88,11 +89,12 @@ def test_the_same_seed_gives_the_same_luck() -> None:
 
 
 def test_refused_requests_do_not_change_the_luck_of_the_others() -> None:
-    kept = Trace.build([0.0, 0.0], [2000, 50], [5, 41])
-    every = run(dataclasses.replace(kept, prompt_tokens=np.array([20, 50])), [0.5, 0.3, 0.2, 0.0])
-    some = run(kept, [0.5, 0.3, 0.2, 0.0])
-    assert np.isnan(some.outcomes.finish_s[0])
-    assert some.num_accepted <= every.num_accepted
+    trace = Trace.build(np.zeros(3), np.full(3, 10), np.full(3, 10))
+    acceptance = build_acceptance(trace, 3, 0.5, 0)
+    limits = build_limits(CONFIG, 500)
+    drafts = build_drafts(acceptance, np.array([False, True, True]), limits, 1)
+    assert drafts.start.tolist() == acceptance.start[1:].tolist()
+    assert len(set(acceptance.start.tolist())) == 3
 
 
 @pytest.mark.parametrize(
