@@ -76,6 +76,7 @@ DEFAULTS = EngineConfig(
     max_model_len=16384,
     block_size=16,
     num_gpu_blocks_override=NUM_KV_BLOCKS,
+    num_speculative_tokens=0,
 )
 
 

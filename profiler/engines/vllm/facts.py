@@ -18,10 +18,12 @@ _RENAMED = {
 
 
 def resolved_settings(vllm_config: Any) -> dict[str, Any]:
-    """Every knob's value in force. `num_gpu_blocks_override` is the number of blocks there are."""
+    """Every knob's value in force. `num_gpu_blocks_override` is the number of blocks there are;
+    without speculation there are 0 draft tokens and no method."""
     names = ("scheduler_config", "cache_config", "model_config", "speculative_config")
     parts = tuple(getattr(vllm_config, name) for name in names)
-    return {name: _find(parts, name) for name in KNOBS}
+    found = {name: _find(parts, name) for name in KNOBS}
+    return found | {"num_speculative_tokens": found["num_speculative_tokens"] or 0}
 
 
 def _find(parts: tuple[Any, ...], name: str) -> Any:
