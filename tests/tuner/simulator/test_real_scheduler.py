@@ -16,7 +16,7 @@ from tuner.simulator.difftest.compare import compare
 from tuner.simulator.difftest.loop import Scheduler
 
 CHUNKS = 8
-CASES_PER_CHUNK = 130
+CASES_PER_CHUNK = 160
 
 
 @pytest.fixture(scope="module")
