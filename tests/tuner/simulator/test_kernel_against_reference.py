@@ -75,7 +75,7 @@ def test_cases_cover_every_rule() -> None:
         urgent += limits.priority and result.num_preemptions > 0
         again += limits.caching and case.trace.prefix_hashes is None and result.num_preemptions > 0
     assert preempted > 2000
-    assert 150 < overlapped < 250
+    assert 200 < overlapped < 350
     assert cached > 80
     assert min(late, urgent, again) >= 10
     assert len(methods) == 7 and min(methods.values()) > 200
