@@ -40,6 +40,7 @@ ABSENT: dict[str, Any] = {
     "scheduler_reserve_full_isl": False,
     "watermark": 0.0,
     "long_prefill_token_threshold_adaptive": False,
+    "num_speculative_tokens": 0,
 }
 """settings of newer versions -> the value that the older ones behave like. The two further limits,
 `max_num_scheduled_tokens` and `max_num_active_seqs`, are then the same as the first ones."""
@@ -88,6 +89,15 @@ DIFFERENCES = (
         "a request that preempts itself ends the running pass",
         "under priorities the pass goes on with those behind it",
         (("scheduling_policy", ("fcfs", None)),),
+    ),
+    Difference(
+        "0.32",
+        None,
+        "rule",
+        "num_speculative_tokens",
+        "compared with drafts of every method",
+        "not compared with drafts",
+        (("num_speculative_tokens", (0, None)),),
     ),
     Difference(
         "0.31",

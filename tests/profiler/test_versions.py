@@ -44,7 +44,12 @@ def test_every_knob_has_a_range_that_holds_for_the_mirrored_version() -> None:
 
 def test_a_newer_setting_has_a_value_for_older_versions() -> None:
     newer = {name for name in KNOBS if not has_knob(name, Version("0.18.0"))}
-    assert newer == {*ABSENT, "max_num_scheduled_tokens", "max_num_active_seqs"}
+    assert newer == {
+        *ABSENT,
+        "max_num_scheduled_tokens",
+        "max_num_active_seqs",
+        "speculative_method",
+    }
 
 
 def test_the_table_is_about_known_settings_and_leaves_the_mirrored_version_alone() -> None:

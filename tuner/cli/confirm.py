@@ -46,7 +46,7 @@ def confirm(
     }
     checked = overridden(load_study(study), changes)
     folder = run_folder(out, checked.name)
-    compile_simulator()
+    compile_simulator(bool(checked.fixed.num_speculative_tokens))
     results = confirm_again(checked, folder, RichUi(), again=again)
     emit(render(results, checked.export.target), folder.bundle)
     if json:

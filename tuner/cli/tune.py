@@ -64,7 +64,7 @@ def tune(
     }
     checked = overridden(load_study(study), changes)
     folder = run_folder(out, checked.name)
-    compile_simulator()
+    compile_simulator(bool(checked.fixed.num_speculative_tokens))
     options = TuneOptions(study, resume=resume, fresh=fresh)
     results = run(checked, folder, options, RichUi())
     bundle = emit(render(results, checked.export.target), folder.bundle)

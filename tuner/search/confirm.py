@@ -57,6 +57,8 @@ class Plan:
     seed: int
     windows: int = 1
     """arrival windows that a prediction is made over"""
+    acceptance: float | tuple[float, ...] | None = None
+    """of draft tokens, as `simulate` takes it"""
 
 
 class Engines:
@@ -230,6 +232,7 @@ def _predict(plan: Plan, resolved: EngineConfig, num_kv_blocks: int) -> Metrics:
                 num_kv_blocks=num_kv_blocks,
                 itl_limit_s=plan.slo.itl_limit_s,
                 seed=plan.seed + window * plan.rounds + round_,
+                acceptance=plan.acceptance,
             ).outcomes
             for round_ in range(plan.rounds)
         ]

@@ -43,6 +43,8 @@ class Problem:
     space: Mapping[str, Axis]
     windows: int = 1
     """arrival windows that a candidate is scored over; 1 is the trace alone"""
+    acceptance: float | tuple[float, ...] | None = None
+    """of draft tokens, as `simulate` takes it"""
 
     @cached_property
     def drawn(self) -> list[Trace]:
@@ -75,6 +77,7 @@ class Problem:
             seed=seed,
             record=record,
             timeline=timeline,
+            acceptance=self.acceptance,
         )
 
     def evaluate(self, config: EngineConfig, *, seed: int = 0) -> Metrics:
@@ -174,4 +177,5 @@ def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
         num_kv_blocks=int(facts["num_kv_blocks"]),
         space=study.search.space,
         windows=study.search.windows,
+        acceptance=study.acceptance,
     )

@@ -46,7 +46,11 @@ def test_kernel_does_what_the_reference_does(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_quiet_steps_change_nothing(seed: int) -> None:
     case = random_image_case(seed)
-    options: dict[str, Any] = {"num_kv_blocks": case.num_kv_blocks, "encoder": case.encoder}
+    options: dict[str, Any] = {
+        "num_kv_blocks": case.num_kv_blocks,
+        "encoder": case.encoder,
+        "acceptance": case.acceptance,
+    }
     slow = simulate(case.trace, case.config, MODEL, record=True, **options)
     fast = simulate(case.trace, case.config, MODEL, record=False, **options)
     assert fast.num_steps == slow.num_steps
