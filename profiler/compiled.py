@@ -3,6 +3,9 @@
 numba's own disk cache looks at the time stamp of the outer function's file alone, and so keeps
 stale machine code when a helper in another file changes. Here the cache folder is named after the
 content of *all* kernel sources, so that any change starts a fresh one.
+
+With `NUMBA_DISABLE_JIT` set in the environment numba is not even imported: kernels are then plain
+Python, which is how a process that must not hold numba evaluates the latency model.
 """
 
 from __future__ import annotations
@@ -14,9 +17,6 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
-
-import numba
-from numba.core import config as numba_config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,6 +36,9 @@ _INNER = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": T
 @cache
 def kernel_digest() -> str:
     """Digest of every kernel source, of numba's version and of this machine's checking mode."""
+    import numba
+    from numba.core import config as numba_config
+
     digest = hashlib.sha256(f"{numba.__version__} {numba_config.BOUNDSCHECK}".encode())
     for pattern in ("profiler/compiled.py", *_KERNEL_SOURCES):
         for path in sorted(_ROOT.glob(pattern)):
@@ -79,6 +82,11 @@ def inner(function: F) -> F:
 
 
 def _compile(function: F, options: dict[str, Any]) -> F:
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return function
+    import numba
+    from numba.core import config as numba_config
+
     if numba_config.DISABLE_JIT:
         return function
     saved = numba_config.CACHE_DIR
