@@ -2,6 +2,6 @@
 
 from profiler.collect.artefact import Profile
 from profiler.collect.loop import profile
-from profiler.collect.sentinel import run_sentinel
+from profiler.collect.sentinel import idle_frontend_s, run_sentinel
 
-__all__ = ["Profile", "profile", "run_sentinel"]
+__all__ = ["Profile", "idle_frontend_s", "profile", "run_sentinel"]

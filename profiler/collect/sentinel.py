@@ -57,6 +57,15 @@ def run_sentinel(engine: Engine) -> float:
     return float(np.median([read_sentinel(engine)[0].seconds for _ in range(REPEATS)]))
 
 
+def idle_frontend_s(engine: Engine) -> tuple[float, float]:
+    """Front-end delays of an idle engine as `StepTimeModel.with_frontend` takes them: from the send
+    to the scheduler, and from the end of a step to the client; medians of a few sentinel runs."""
+    readings = [read_sentinel(engine)[0] for _ in range(REPEATS)]
+    delays = np.array([(r.frontend_in_s, r.frontend_out_s) for r in readings])
+    inward, outward = np.maximum(0.0, np.median(delays, axis=0)).tolist()
+    return inward, outward
+
+
 def read_sentinel(engine: Engine) -> tuple[Reading, StepSamples]:
     """Run the sentinel once: its reading and its steps (flagged).
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from profiler.collect import Profile, profile
 from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
 from profiler.engines.base import Engine, EngineSpec
+from profiler.engines.rehearsal import REHEARSAL
+from profiler.engines.rehearsal.spec import LATENCY_MODEL
 from profiler.errors import StudyError
 from profiler.provenance import provenance_now
 from profiler.traffic.trace import Trace
-from tuner.results import Candidate, Results, RunFolder, whole_folder, writing
+from tuner.candidate import Candidate, Evidence
+from tuner.results import Results, RunFolder, whole_folder, writing
 from tuner.schema import Study
 from tuner.search.confirm import Plan, confirm, engines
 from tuner.search.objective import Problem, slo_of
@@ -171,9 +175,11 @@ def save_profile(measured: Profile, place: Path) -> None:
 
 
 def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
-    """What the search evaluates. Raises `StudyError` when the profile is of another engine."""
+    """What the search evaluates. Raises `StudyError` when the profile is of another engine.
+
+    Any profile can be rehearsed."""
     facts = measured.facts
-    if facts["engine"] != study.engine.name:
+    if study.engine.name not in (facts["engine"], REHEARSAL):
         raise StudyError(
             f"profile.path: the profile is of engine {facts['engine']}, the study asks for "
             f"{study.engine.name}; profile again"
@@ -211,26 +217,35 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
         trace=problem.trace.slice(0.0, study.validate_.seconds),
         slo=problem.slo,
         model=parts.measured.model,
-        reference_s=float(parts.measured.facts["sentinel_reference_s"]),
+        reference_s=float(parts.measured.facts.get("sentinel_reference_s", math.nan)),
         rounds=study.validate_.rounds,
         seed=study.search.seed,
     )
-    ui.stage(f"confirming {len(chosen)} configurations and the engine default on the real engine")
+    ui.stage(f"confirming {len(chosen)} configurations and the engine default")
 
     def start_with(config: EngineConfig) -> Engine:
-        return start(study.engine_spec(config))
+        return start(confirming_spec(study, config))
 
     with engines(start_with, keep_alive=study.validate_.keep_alive) as alive:
         return confirm(plan, parts.folder, alive, ui)
 
 
+def confirming_spec(study: Study, config: EngineConfig) -> EngineSpec:
+    """The engine that confirms `config`. A rehearsal plays the study's finished profile unless
+    another latency model is named."""
+    spec = study.engine_spec(config)
+    if spec.engine != REHEARSAL or study.profile.path is None:
+        return spec
+    return replace(spec, engine_args={LATENCY_MODEL: study.profile.path, **spec.engine_args})
+
+
 def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
     """The outcome of the run as plain data."""
     recommendation = recommend(candidates)
-    problem, facts = parts.problem, parts.measured.facts
+    study, problem, facts = parts.study, parts.problem, parts.measured.facts
     limits = zip(problem.slo.class_names, problem.slo.limits, strict=True)
     return Results(
-        study=parts.study.name,
+        study=study.name,
         verdict=recommendation.verdict,
         meets_slo=not recommendation.misses,
         misses=recommendation.misses,
@@ -241,14 +256,17 @@ def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
         slo={name: _given(asdict(limit)) for name, limit in limits},
         trials=len(parts.trials),
         infeasible_trials=sum(t.refused is not None for t in parts.trials),
-        engine=parts.study.engine.model_dump(mode="json", exclude={"config"}),
+        engine=study.engine.model_dump(
+            mode="json", exclude={"config": True, "args": {LATENCY_MODEL}}
+        ),
         provenance={
             **provenance_now().to_dict(),
             "trace_digest": problem.trace.digest(),
             "trace_source": problem.trace.source,
-            "seed": parts.study.search.seed,
+            "seed": study.search.seed,
             "engine": {k: facts.get(k) for k in ("engine", "version", "device", "model")},
         },
+        evidence=Evidence.REHEARSED if study.engine.name == REHEARSAL else Evidence.MEASURED,
     )
 
 

@@ -9,5 +9,8 @@ Only `worker` imports vllm; it runs in vLLM's engine process, which must not hol
 latency model is the compiled one's own source, run as plain Python (`NUMBA_DISABLE_JIT`).
 """
 
-REHEARSED = "rehearsed: step times from the latency model, everything else a real vLLM"
-"""what a figure from this engine is called in every output; the engine's version follows"""
+REHEARSED = "rehearsed: step times from the latency model, everything else a real vLLM 0.32"
+"""what a figure from this engine is called in every output"""
+
+REHEARSAL = "rehearsal"
+"""name of the engine"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from profiler.engines.base import EngineSpec, Progress, Requests
+from profiler.engines.rehearsal import REHEARSAL
 from profiler.engines.rehearsal.late_file import LateReader, late_file
 from profiler.engines.rehearsal.spec import MODEL_KEY, rehearsed_spec
 from profiler.engines.vllm.driver import VllmEngine
@@ -30,7 +31,7 @@ class RehearsalEngine(VllmEngine):
         self._late = LateReader(late_file(self.steps_file))
         self._late.take()  # the warm-up's
         device = model.facts.get("device", "of an unnamed device")
-        self.facts = replace(self.facts, engine="rehearsal", device=f"rehearsed: {device}")
+        self.facts = replace(self.facts, engine=REHEARSAL, device=f"rehearsed: {device}")
 
     def replay(
         self,
