@@ -60,7 +60,7 @@ def rehearsed_spec(spec: EngineSpec) -> EngineSpec:
             "folder, its step_time.json, or a shipped one such as example-8b"
         )
     path = latency_model_file(named).resolve()
-    config = spec.config.over(_device_settings(path))
+    config = _resolved_as_on_the_device(spec.config, path)
     if config.num_gpu_blocks_override is None:
         raise KnobError(
             f"nobody says how many KV blocks the GPU of {named} has; give "
@@ -84,13 +84,21 @@ def rehearsed_spec(spec: EngineSpec) -> EngineSpec:
     )
 
 
-def _device_settings(model_file: Path) -> EngineConfig:
-    """What the profiled engine resolved by itself, or vLLM's defaults of a large GPU."""
+def _resolved_as_on_the_device(given: EngineConfig, model_file: Path) -> EngineConfig:
+    """`given` over what the profiled engine resolved by itself, or vLLM's defaults of a large GPU.
+
+    Sequences that nobody gave are at most the token budget, as vLLM has it
+    (`EngineArgs._set_default_max_num_seqs_and_batched_tokens_args`).
+    """
     facts = _profile_facts(model_file.with_name(FACTS))
     resolved = {**_BARE_DEFAULTS, **facts.get("resolved", {})}
     settings = {name: resolved.get(name) for name in _OF_THE_DEVICE}
     settings["num_gpu_blocks_override"] = facts.get("num_kv_blocks")
-    return EngineConfig.from_settings(settings)
+    config = given.over(EngineConfig.from_settings(settings))
+    budget, seqs = config.max_num_batched_tokens, config.max_num_seqs
+    if given.max_num_seqs is None and budget is not None and seqs is not None:
+        config = replace(config, max_num_seqs=min(seqs, budget))
+    return config
 
 
 def _profile_facts(path: Path) -> dict[str, Any]:
