@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from tuner.search.optimize import SearchOptions, load_trials, search
 from tuner.search.pareto import Trial, front, pick
 from tuner.search.progress import Ui
 from tuner.search.recommend import recommend
+from tuner.search.rehearsed import confirming_spec, is_rehearsed
 from tuner.study import build_trace
 
 StartEngine = Callable[[EngineSpec], Engine]
@@ -224,19 +225,10 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
     ui.stage(f"confirming {len(chosen)} configurations and the engine default")
 
     def start_with(config: EngineConfig) -> Engine:
-        return start(confirming_spec(study, config))
+        return start(confirming_spec(study, parts.measured.facts, config))
 
     with engines(start_with, keep_alive=study.validate_.keep_alive) as alive:
         return confirm(plan, parts.folder, alive, ui)
-
-
-def confirming_spec(study: Study, config: EngineConfig) -> EngineSpec:
-    """The engine that confirms `config`. A rehearsal plays the study's finished profile unless
-    another latency model is named."""
-    spec = study.engine_spec(config)
-    if spec.engine != REHEARSAL or study.profile.path is None:
-        return spec
-    return replace(spec, engine_args={LATENCY_MODEL: study.profile.path, **spec.engine_args})
 
 
 def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
@@ -266,7 +258,7 @@ def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
             "seed": study.search.seed,
             "engine": {k: facts.get(k) for k in ("engine", "version", "device", "model")},
         },
-        evidence=Evidence.REHEARSED if study.engine.name == REHEARSAL else Evidence.MEASURED,
+        evidence=Evidence.REHEARSED if is_rehearsed(study, facts) else Evidence.MEASURED,
     )
 
 

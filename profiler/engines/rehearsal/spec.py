@@ -11,7 +11,7 @@ from profiler.engine_config import EngineConfig
 from profiler.engines.base import EngineSpec
 from profiler.engines.vllm.spec import REHEARSAL_WORKER
 from profiler.errors import KnobError
-from profiler.latency.base import latency_model_file
+from profiler.latency.base import latency_model_file, load_latency_model
 
 LATENCY_MODEL = "latency_model"
 """engine argument: the latency model to rehearse"""
@@ -90,7 +90,7 @@ def _resolved_as_on_the_device(given: EngineConfig, model_file: Path) -> EngineC
     Sequences that nobody gave are at most the token budget, as vLLM has it
     (`EngineArgs._set_default_max_num_seqs_and_batched_tokens_args`).
     """
-    facts = _profile_facts(model_file.with_name(FACTS))
+    facts = {**_profile_facts(model_file), **load_latency_model(model_file).facts}
     resolved = {**_BARE_DEFAULTS, **facts.get("resolved", {})}
     settings = {name: resolved.get(name) for name in _OF_THE_DEVICE}
     settings["num_gpu_blocks_override"] = facts.get("num_kv_blocks")
@@ -101,8 +101,9 @@ def _resolved_as_on_the_device(given: EngineConfig, model_file: Path) -> EngineC
     return config
 
 
-def _profile_facts(path: Path) -> dict[str, Any]:
+def _profile_facts(model_file: Path) -> dict[str, Any]:
     """Facts of the profile that the latency model is part of; none when it is part of none."""
+    path = model_file.with_name(FACTS)
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["facts"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -101,7 +101,7 @@ def test_a_killed_engine_is_reported() -> None:
             if core.is_running():
                 core.kill()
 
-        with pytest.raises(EngineDiedError, match="in the middle of a replay: .*engine core"):
+        with pytest.raises(EngineDiedError, match=r"in the middle of a replay: .*engine core"):
             engine.replay(LONG, deadline_s=60.0, progress=kill)
         assert session_members(engine.session) == []
 
@@ -109,6 +109,4 @@ def test_a_killed_engine_is_reported() -> None:
 def replace_all(requests: Requests, output_tokens: int) -> Requests:
     """The same requests, all at once, with this many output tokens."""
     count = requests.arrival_s.size
-    return replace(
-        requests, arrival_s=np.zeros(count), output_tokens=np.full(count, output_tokens)
-    )
+    return replace(requests, arrival_s=np.zeros(count), output_tokens=np.full(count, output_tokens))

@@ -242,7 +242,7 @@ def test_what_is_refused_before_starting(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(vllm_spec, "find_spec", lambda name: object())
     with pytest.raises(KnobError, match=r"needs a latency model; give engine\.args\.latency_model"):
         start_engine(spec())
-    with pytest.raises(LatencyModelError, match="no latency model 'absent.json'"):
+    with pytest.raises(LatencyModelError, match=r"no latency model 'absent\.json'"):
         start_engine(spec(latency_model="absent.json"))
     with pytest.raises(KnobError, match="how many KV blocks the GPU of example-8b has"):
         start_engine(spec(latency_model="example-8b"))

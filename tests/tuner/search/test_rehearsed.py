@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from dashboard import data
+from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
 from profiler.engines.base import Engine, EngineSpec
 from profiler.engines.rehearsal import REHEARSED
@@ -26,6 +27,7 @@ from tuner.export.targets import render
 from tuner.results import Results, RunFolder
 from tuner.schema import Study
 from tuner.search.progress import SilentUi
+from tuner.search.rehearsed import confirming_spec
 from tuner.search.tune import TuneOptions, tune
 from tuner.study import load_study, overridden
 
@@ -151,3 +153,12 @@ def test_a_latency_model_file_is_found_beside_the_study(small_study: Path) -> No
     ):
         path.write_text(text.replace("ARGS", f"{{latency_model: {given}}}"))
         assert load_study(path).engine.args["latency_model"] == expected
+
+
+def test_a_profile_made_without_an_engine_is_rehearsed(study: Study) -> None:
+    real = overridden(study, {"engine.name": "vllm", "engine.args": {"seed": 3}})
+    config = EngineConfig(max_num_seqs=7)
+    spec = confirming_spec(real, {"silicon": {"package": "any"}}, config)
+    assert (spec.engine, spec.config) == ("rehearsal", config)
+    assert spec.engine_args == {"latency_model": study.profile.path, "seed": 3}
+    assert confirming_spec(real, {}, config) == real.engine_spec(config)
