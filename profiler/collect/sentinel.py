@@ -57,15 +57,6 @@ def run_sentinel(engine: Engine) -> float:
     return float(np.median([read_sentinel(engine)[0].seconds for _ in range(REPEATS)]))
 
 
-def idle_frontend_s(engine: Engine) -> tuple[float, float]:
-    """Front-end delays of an idle engine as `StepTimeModel.with_frontend` takes them: from the send
-    to the scheduler, and from the end of a step to the client; medians of a few sentinel runs."""
-    readings = [read_sentinel(engine)[0] for _ in range(REPEATS)]
-    delays = np.array([(r.frontend_in_s, r.frontend_out_s) for r in readings])
-    inward, outward = np.maximum(0.0, np.median(delays, axis=0)).tolist()
-    return inward, outward
-
-
 def read_sentinel(engine: Engine) -> tuple[Reading, StepSamples]:
     """Run the sentinel once: its reading and its steps (flagged).
 
@@ -113,14 +104,20 @@ def last_token_s(times: TokenTimes) -> float:
 
 def _out_s(times: TokenTimes, steps: StepSamples) -> FloatArray:
     """From the end of each step that gave a token to that token."""
+    ends = step_ends_s(steps)
+    tokens = times.origin_s + times.token_s[0]
+    num = min(tokens.size, ends.size)
+    return np.asarray(tokens[tokens.size - num :] - ends[ends.size - num :], dtype=np.float64)
+
+
+def step_ends_s(steps: StepSamples) -> FloatArray:
+    """(S,) the engine's clock at the output of each step; S consecutive steps."""
     ends = np.empty(steps.num_steps)
     end_s = -np.inf
     for i in range(steps.num_steps):
         end_s = max(end_s, steps.start_s[i] + steps.schedule_s[i]) + steps.exec_s[i]
         ends[i] = end_s
-    tokens = times.origin_s + times.token_s[0]
-    num = min(tokens.size, ends.size)
-    return np.asarray(tokens[tokens.size - num :] - ends[ends.size - num :], dtype=np.float64)
+    return ends
 
 
 def smoothed_s(readings: Sequence[Reading]) -> FloatArray:

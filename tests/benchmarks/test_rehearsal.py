@@ -1,9 +1,9 @@
 """Simulated against rehearsed at a GPU's rate: an 8B model on one H200, Azure conversation traffic.
 
 `make bench-rehearsal`: a real vLLM 0.32 whose steps take the time of the latency model
-`example-8b` (asynchronous scheduling, as on a GPU), six configurations, one replay each. Front-end
-delays are those of the idle engine, measured before each replay. A replay whose steps are late is
-repeated once and then left out, with the reason.
+`example-8b` (asynchronous scheduling, as on a GPU), six configurations, one replay each. The
+simulation is given the front end's two delays as measured, and nothing else. A replay whose steps
+are late is repeated once and then left out, with the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tuner.search.confirm import Plan, confirm, engines
 from tuner.search.progress import SilentUi
 from tuner.slo import Limits, Slo
 
-RATE_RPS = float(os.environ.get("REHEARSAL_RPS", "30"))
+RATE_RPS = float(os.environ.get("REHEARSAL_RPS", "24"))
 SECONDS = float(os.environ.get("REHEARSAL_SECONDS", "40"))
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],
@@ -78,7 +78,13 @@ def print_table(trace: Trace, found: list[Candidate]) -> None:
     table = Table(
         title=f"simulated / rehearsed, ms: {trace.num_requests} requests at {RATE_RPS:g}/s"
     )
-    for name in ("configuration", *(f.removesuffix("_s") for f in FIGURES), "late", "by"):
+    for name in (
+        "configuration",
+        *(f.removesuffix("_s") for f in FIGURES),
+        "late",
+        "by",
+        "front end",
+    ):
         table.add_column(name, justify="left" if name == "configuration" else "right")
     for c in found:
         if c.predicted is None or c.measured is None:
@@ -90,9 +96,9 @@ def print_table(trace: Trace, found: list[Candidate]) -> None:
             for f in FIGURES
         ]
         by_ms = 1e3 * late["late_s"] / max(1, late["num_late"])
-        table.add_row(
-            c.label, *cells, f"{late['num_late'] / late['num_steps']:.2%}", f"{by_ms:.1f} ms"
-        )
+        front = " + ".join(f"{1e3 * s:.1f}" for s in c.replays[0]["frontend_s"])
+        share = f"{late['num_late'] / late['num_steps']:.2%}"
+        table.add_row(c.label, *cells, share, f"{by_ms:.1f} ms", f"{front} ms")
     Console(width=190).print(table)
 
 

@@ -9,7 +9,8 @@ of the steps, but not the longer queues that longer steps build up near saturati
 
 A rehearsed engine (`profiler.engines.rehearsal`) does not feel the machine's speed: its steps take
 the latency model's time, or the replay is refused. Its speed is 1 by construction, and its front
-end is this machine's, so predictions take the front-end delays measured beside the replay.
+end is this machine's, so predictions take its delays: inward as timed just before the replay,
+outward as the replay's own mean, for it grows with the number of streams.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from profiler.collect import idle_frontend_s, run_sentinel
+from profiler.collect import delivery_s, inward_s, run_sentinel
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import Engine
 from profiler.engines.rehearsal import REHEARSAL
@@ -129,11 +130,14 @@ def replay_key(plan: Plan, label: str) -> str:
 
 
 def _measure(plan: Plan, label: str, round_: int, alive: Engines, ui: Ui) -> SavedReplay:
-    """One replay between two sentinels; of a rehearsed engine, after its front end was timed."""
+    """One replay between two sentinels; of a rehearsed engine, with its front end timed."""
     engine = alive.get(label, plan.configs[label])
     if engine.facts.engine == REHEARSAL:
-        gauge: dict[str, Any] = {"frontend_s": idle_frontend_s(engine)}
+        inward = inward_s(engine)
         seen = _replay(plan, label, round_, engine, ui)
+        gauge: dict[str, Any] = {
+            "frontend_s": [inward, delivery_s(seen.times, engine.take_steps())]
+        }
         speed = 1.0
     else:
         before = run_sentinel(engine)
@@ -218,7 +222,8 @@ def _summary(plan: Plan, label: str, folder: RunFolder, failure: Exception | Non
 
 
 def _round_facts(saved: SavedReplay) -> dict[str, Any]:
-    return {k: saved.facts[k] for k in ("speed", "fidelity", "engine_version")}
+    names = ("speed", "fidelity", "engine_version", "frontend_s")
+    return {k: saved.facts[k] for k in names if k in saved.facts}
 
 
 def _predict(plan: Plan, resolved: EngineConfig, facts: dict[str, Any]) -> Metrics:
