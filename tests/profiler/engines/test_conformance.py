@@ -34,6 +34,7 @@ REHEARSAL = EngineSpec(
     "rehearsal",
     str(MODEL),
     replace(CONFIG, num_gpu_blocks_override=4000),
+    dtype="float32",
     engine_args={"latency_model": "example-8b"},
 )
 SPECS = {"fake": EngineSpec("fake", str(MODEL), CONFIG), "vllm": VLLM, "rehearsal": REHEARSAL}
