@@ -7,9 +7,8 @@ from dataclasses import replace
 from profiler.engines.base import EngineSpec, Progress, Requests
 from profiler.engines.rehearsal import REHEARSAL
 from profiler.engines.rehearsal.late_file import LateReader, late_file
-from profiler.engines.rehearsal.spec import MODEL_KEY, rehearsed_spec
+from profiler.engines.rehearsal.spec import MODEL_KEY, find_model, rehearsed_spec
 from profiler.engines.vllm.driver import VllmEngine
-from profiler.latency.base import load_latency_model
 from profiler.outcomes import TokenTimes
 
 
@@ -26,11 +25,11 @@ class RehearsalEngine(VllmEngine):
 
     def __init__(self, spec: EngineSpec) -> None:
         vllm = rehearsed_spec(spec)
-        model = load_latency_model(vllm.engine_args["additional_config"][MODEL_KEY])
+        _, facts = find_model(vllm.engine_args["additional_config"][MODEL_KEY])
         super().__init__(vllm)
         self._late = LateReader(late_file(self.steps_file))
         self._late.take()  # the warm-up's
-        device = model.facts.get("device", "of an unnamed device")
+        device = facts.get("device", "an unnamed device")
         self.facts = replace(self.facts, engine=REHEARSAL, device=f"rehearsed: {device}")
 
     def replay(

@@ -11,7 +11,6 @@ from profiler.engine_config import EngineConfig
 from profiler.engines.base import EngineSpec
 from profiler.engines.vllm.spec import REHEARSAL_WORKER
 from profiler.errors import KnobError
-from profiler.latency.base import latency_model_file, load_latency_model
 
 LATENCY_MODEL = "latency_model"
 """engine argument: the latency model to rehearse"""
@@ -59,8 +58,8 @@ def rehearsed_spec(spec: EngineSpec) -> EngineSpec:
             "a rehearsal needs a latency model; give engine.args.latency_model: a profile's "
             "folder, its step_time.json, or a shipped one such as example-8b"
         )
-    path = latency_model_file(named).resolve()
-    config = _resolved_as_on_the_device(spec.config, path)
+    path, facts = find_model(named)
+    config = _resolved_as_on_the_device(spec.config, facts)
     if config.num_gpu_blocks_override is None:
         raise KnobError(
             f"nobody says how many KV blocks the GPU of {named} has; give "
@@ -84,13 +83,24 @@ def rehearsed_spec(spec: EngineSpec) -> EngineSpec:
     )
 
 
-def _resolved_as_on_the_device(given: EngineConfig, model_file: Path) -> EngineConfig:
+def find_model(named: str) -> tuple[Path, dict[str, Any]]:
+    """The latency model's file, and its facts with those of the profile that it is part of.
+
+    Raises `LatencyModelError` when it cannot be read.
+    """
+    # Not above: it brings numba, which the processes of a computing vLLM may not hold.
+    from profiler.latency.base import latency_model_file, load_latency_model
+
+    path = latency_model_file(named).resolve()
+    return path, {**_profile_facts(path), **load_latency_model(path).facts}
+
+
+def _resolved_as_on_the_device(given: EngineConfig, facts: dict[str, Any]) -> EngineConfig:
     """`given` over what the profiled engine resolved by itself, or vLLM's defaults of a large GPU.
 
     Sequences that nobody gave are at most the token budget, as vLLM has it
     (`EngineArgs._set_default_max_num_seqs_and_batched_tokens_args`).
     """
-    facts = {**_profile_facts(model_file), **load_latency_model(model_file).facts}
     resolved = {**_BARE_DEFAULTS, **facts.get("resolved", {})}
     settings = {name: resolved.get(name) for name in _OF_THE_DEVICE}
     settings["num_gpu_blocks_override"] = facts.get("num_kv_blocks")
