@@ -90,7 +90,7 @@ def _comment(results: Results) -> str:
     digest = str(results.provenance.get("trace_digest", ""))[:12]
     return (
         f"# Stallfree, study {results.study}: the {results.recommended.label} configuration "
-        f"{met}.\n# {results.evidence.note.capitalize()}.\n"
+        f"{met}.\n# Figures: {results.evidence.note}.\n"
         f"# Traffic {digest}; see evidence.json beside this file.\n"
     )
 

@@ -113,7 +113,7 @@ def confirm(plan: Plan, folder: RunFolder, alive: Engines, ui: Ui) -> list[Candi
                 folder.save_replay(replay_key(plan, label), round_, saved)
             except (EngineStartError, EvidenceError) as error:
                 failures[label] = error
-                ui.stage(f"round {round_ + 1} has no measurement of {label}: {error}")
+                ui.stage(f"round {round_ + 1} has no replay of {label}: {error}")
     found = [_summary(plan, label, folder, failures.get(label)) for label in plan.configs]
     if found[0].measured is None:
         raise failures[found[0].label]

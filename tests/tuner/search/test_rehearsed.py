@@ -120,7 +120,7 @@ def test_every_output_says_rehearsed(rehearsed: Results) -> None:
     bundle = render(rehearsed, "vllm")
     assert REHEARSED in shown
     assert REHEARSED in bundle["evidence.json"]
-    assert REHEARSED.capitalize() in bundle["command.sh"]
+    assert f"# Figures: {REHEARSED}." in bundle["command.sh"]
     sources = " ".join(data.confirmed(rehearsed)["source"])
     for text in (shown, json.dumps(plain), *bundle.values(), sources):
         assert "measured" not in text
