@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import EngineSpec
 from profiler.engines.vllm.spec import REHEARSAL_WORKER
@@ -103,12 +105,23 @@ def _resolved_as_on_the_device(given: EngineConfig, facts: dict[str, Any]) -> En
     """
     resolved = {**_BARE_DEFAULTS, **facts.get("resolved", {})}
     settings = {name: resolved.get(name) for name in _OF_THE_DEVICE}
-    settings["num_gpu_blocks_override"] = facts.get("num_kv_blocks")
     config = given.over(EngineConfig.from_settings(settings))
     budget, seqs = config.max_num_batched_tokens, config.max_num_seqs
     if given.max_num_seqs is None and budget is not None and seqs is not None:
         config = replace(config, max_num_seqs=min(seqs, budget))
+    if config.num_gpu_blocks_override is None:
+        config = replace(config, num_gpu_blocks_override=_kv_blocks(facts, budget))
     return config
+
+
+def _kv_blocks(facts: dict[str, Any], budget: int | None) -> int | None:
+    """KV blocks of the device, at this token budget where the facts know the difference."""
+    known = facts.get("kv_blocks_by_budget")
+    if not known or budget is None:
+        blocks: int | None = facts.get("num_kv_blocks")
+        return blocks
+    budgets, counts = zip(*known, strict=True)
+    return int(np.interp(budget, budgets, counts))
 
 
 def _profile_facts(model_file: Path) -> dict[str, Any]:

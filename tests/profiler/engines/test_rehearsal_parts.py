@@ -236,6 +236,12 @@ def test_a_profile_gives_the_devices_blocks_and_defaults(tmp_path: Path) -> None
     assert made.config.max_num_scheduled_tokens is None  # follows the budget of each candidate
     assert made.config.async_scheduling is False
     assert made.config.block_size == 64
+    facts["kv_blocks_by_budget"] = [[1024, 900], [2048, 800], [4096, 777]]
+    (tmp_path / "facts.json").write_text(json.dumps({"schema_version": 1, "facts": facts}))
+    for budget, blocks in ((512, 900), (2048, 800), (3072, 788), (None, 777)):
+        config = EngineConfig(max_num_batched_tokens=budget)
+        made = rehearsed_spec(replace(spec(latency_model=str(tmp_path)), config=config))
+        assert made.config.num_gpu_blocks_override == blocks
 
 
 def test_what_is_refused_before_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
