@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from profiler.engines.rehearsal.spec import LATENCY_MODEL
 from profiler.errors import StudyError
 from profiler.traffic.trace import Trace
 from tuner.messages import one_line
@@ -85,7 +86,11 @@ def _absolute(study: Study, base: Path) -> Study:
     profile = study.profile
     if profile.path is not None:
         profile = profile.model_copy(update={"path": str(base / Path(profile.path).expanduser())})
-    engine = study.engine.model_copy(update={"model": model})
+    args = dict(study.engine.args)
+    named = args.get(LATENCY_MODEL)
+    if isinstance(named, str) and (base / Path(named).expanduser()).exists():
+        args[LATENCY_MODEL] = str(base / Path(named).expanduser())
+    engine = study.engine.model_copy(update={"model": model, "args": args})
     return study.model_copy(update={"traffic": traffic, "profile": profile, "engine": engine})
 
 

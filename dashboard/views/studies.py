@@ -18,13 +18,14 @@ def page() -> None:
     name = st.selectbox("Run", list(found), key="run")
     results = found[name]
     if results.meets_slo:
-        st.success(f"{results.recommended.label} meets the SLOs, measured.")
+        st.success(f"{results.recommended.label} meets the SLOs, {results.evidence}.")
     else:
         missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
         st.warning(
             f"Nothing met the SLOs. Closest: {results.recommended.label}; it misses {missed}."
         )
-    st.subheader("Predicted and measured")
+    st.subheader(f"Predicted and {results.evidence}")
+    st.caption(results.evidence.note)
     st.dataframe(data.confirmed(results), hide_index=True)
     st.subheader("Recommended settings")
     st.json(results.recommended.settings)

@@ -162,6 +162,11 @@ def load_latency_model(name_or_path: str | Path) -> StepTimeModel:
     LatencyModelError
         Neither such a name nor such a file, or the file cannot be used.
     """
+    return StepTimeModel.load(latency_model_file(name_or_path))
+
+
+def latency_model_file(name_or_path: str | Path) -> Path:
+    """Where the latency model is that `load_latency_model` would read. Raises as it does."""
     shipped = {p.stem: p for p in EXAMPLES.glob("*.json")}
     path = shipped.get(str(name_or_path), Path(name_or_path))
     if path.is_dir():
@@ -171,4 +176,4 @@ def load_latency_model(name_or_path: str | Path) -> StepTimeModel:
             f"no latency model {str(name_or_path)!r}: neither a file nor one of "
             f"{', '.join(sorted(shipped))}; give a profile's step_time.json"
         )
-    return StepTimeModel.load(path)
+    return path

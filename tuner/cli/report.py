@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tuner.candidate import Candidate, Evidence
 from tuner.cli.charts import Series, chart, is_wide
 from tuner.intervals import ALL, odds
-from tuner.results import Candidate, Results, Verdict
+from tuner.results import Results, Verdict
 
 _ROWS = (
     ("TTFT p50, ms", "ttft_p50_s", 1e3),
@@ -32,7 +33,8 @@ def print_results(results: Results, console: Console) -> None:
     for candidate in results.candidates:
         if candidate.failure is not None:
             console.print(
-                f"{candidate.label} was not measured: {candidate.failure}", highlight=False
+                f"{candidate.label} was not {results.evidence}: {candidate.failure}",
+                highlight=False,
             )
     for sentence in results.recommended.not_sampled:
         console.print(f"Not sampled by the latency model: {sentence}", highlight=False)
@@ -51,19 +53,24 @@ def settings_table(results: Results) -> Table:
 
 
 def metrics_table(results: Results) -> Table:
-    """Predicted against measured, for the default and the recommended configuration."""
-    table = Table(title="predicted, and measured on the real engine", caption=_CAPTION)
+    """Predicted against measured (or rehearsed), for the default and the recommended one."""
+    rehearsed = results.evidence is Evidence.REHEARSED
+    caption = _REHEARSED_CAPTION if rehearsed else _CAPTION
+    table = Table(title=f"predicted, and {results.evidence.note}", caption=caption)
     table.add_column("figure")
-    for name in ("predicted", "measured", "at profile speed", "error"):
-        table.add_column(name, justify="right")
+    for name in ("predicted", results.evidence.value, "at profile speed", "error"):
+        if not (rehearsed and name == "at profile speed"):
+            table.add_column(name, justify="right")
     shown = {"engine default": results.default, "recommended": results.recommended}
     for name, candidate in shown.items():
         table.add_row(f"[bold]{name}[/bold]")
         for label, key, scale in _ROWS:
-            table.add_row(label, *_cells(candidate, key, scale))
-        table.add_row("machine speed", "1.00", _speeds(candidate), "1.00", "")
+            cells = _cells(candidate, key, scale)
+            table.add_row(label, *(cells[:2] + cells[3:] if rehearsed else cells))
+        if not rehearsed:
+            table.add_row("machine speed", "1.00", _speeds(candidate), "1.00", "")
         for label, chance in _chances(candidate.predicted):
-            table.add_row(label, chance, "", "", "")
+            table.add_row(label, chance)
         table.add_section()
     return table
 
@@ -72,6 +79,10 @@ _CAPTION = (
     "predicted: with 90 % intervals, and chance to meet the SLOs, over windows of the replayed "
     "traffic; at profile speed: measured times scaled by the machine's speed during the replay; "
     "error: predicted against that"
+)
+_REHEARSED_CAPTION = (
+    "predicted: with 90 % intervals, and chance to meet the SLOs, over windows of the replayed "
+    "traffic; error: predicted against rehearsed; no GPU was involved"
 )
 
 
@@ -143,7 +154,8 @@ def _same(points: Iterable[dict[str, Any]], candidate: Candidate) -> list[dict[s
 
 def verdict_line(results: Results) -> str:
     """What the run found, in one line."""
-    where = f"{results.trials} configurations tried, {_num_measured(results)} measured"
+    how = results.evidence.value
+    where = f"{results.trials} configurations tried, {_num_measured(results)} {how}"
     if results.verdict is Verdict.NOTHING_MET:
         missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
         return (
@@ -152,11 +164,11 @@ def verdict_line(results: Results) -> str:
         )
     if results.verdict is Verdict.DEFAULT_IS_BEST:
         return (
-            f"The engine default meets the SLOs and nothing measured better ({where})."
+            f"The engine default meets the SLOs and nothing {how} was better ({where})."
             f"{_outlook(results)}"
         )
     return (
-        f"Recommended: {results.recommended.label}; it meets the SLOs, measured ({where})."
+        f"Recommended: {results.recommended.label}; it meets the SLOs, {how} ({where})."
         f"{_outlook(results)}"
     )
 

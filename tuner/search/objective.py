@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profiler.engine_config import EngineConfig
+from profiler.engines.rehearsal import REHEARSAL
 from profiler.errors import KnobError, LatencyModelError, SimulationError, StudyError
 from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
@@ -156,9 +157,12 @@ def require_room(trace: Trace, max_model_len: int | None) -> None:
 
 
 def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
-    """What the search evaluates. Raises `StudyError` when the profile is of another engine."""
+    """What the search evaluates. Raises `StudyError` when the profile is of another engine.
+
+    Any profile can be rehearsed.
+    """
     facts = measured.facts
-    if facts["engine"] != study.engine.name:
+    if study.engine.name not in (facts["engine"], REHEARSAL):
         raise StudyError(
             f"profile.path: the profile is of engine {facts['engine']}, the study asks for "
             f"{study.engine.name}; profile again"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tuner.candidate import Candidate
 from tuner.metrics import Metrics
-from tuner.results import Candidate, Verdict
+from tuner.results import Verdict
 from tuner.search.pareto import rank
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,10 +17,12 @@ from profiler.collect import Profile, profile
 from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
 from profiler.engines.base import Engine, EngineSpec
+from profiler.engines.rehearsal.spec import LATENCY_MODEL
 from profiler.errors import StudyError
 from profiler.provenance import provenance_now
 from profiler.traffic.trace import Trace
-from tuner.results import Candidate, Results, RunFolder, whole_folder, writing
+from tuner.candidate import Candidate, Evidence
+from tuner.results import Results, RunFolder, whole_folder, writing
 from tuner.schema import Study
 from tuner.search.checked import checked_engine, unchecked_note
 from tuner.search.confirm import Plan, confirm, engines
@@ -28,6 +31,7 @@ from tuner.search.optimize import SearchOptions, load_trials, search
 from tuner.search.pareto import Trial, front, pick
 from tuner.search.progress import Ui
 from tuner.search.recommend import recommend
+from tuner.search.rehearsed import confirming_spec, is_rehearsed
 from tuner.study import build_trace
 
 StartEngine = Callable[[EngineSpec], Engine]
@@ -180,15 +184,15 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
         trace=problem.trace.slice(0.0, study.validate_.seconds),
         slo=problem.slo,
         model=parts.measured.model,
-        reference_s=float(parts.measured.facts["sentinel_reference_s"]),
+        reference_s=float(parts.measured.facts.get("sentinel_reference_s", math.nan)),
         rounds=study.validate_.rounds,
         seed=study.search.seed,
         windows=study.search.windows,
     )
-    ui.stage(f"confirming {len(chosen)} configurations and the engine default on the real engine")
+    ui.stage(f"confirming {len(chosen)} configurations and the engine default")
 
     def start_with(config: EngineConfig) -> Engine:
-        engine = start(study.engine_spec(config))
+        engine = start(confirming_spec(study, parts.measured.facts, config))
         checked_engine(study, engine)
         return engine
 
@@ -199,10 +203,10 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
 def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
     """The outcome of the run as plain data."""
     recommendation = recommend(candidates)
-    problem, facts = parts.problem, parts.measured.facts
+    study, problem, facts = parts.study, parts.problem, parts.measured.facts
     limits = zip(problem.slo.class_names, problem.slo.limits, strict=True)
     return Results(
-        study=parts.study.name,
+        study=study.name,
         verdict=recommendation.verdict,
         meets_slo=not recommendation.misses,
         misses=recommendation.misses,
@@ -213,17 +217,20 @@ def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
         slo={name: _given(asdict(limit)) for name, limit in limits},
         trials=len(parts.trials),
         infeasible_trials=sum(t.refused is not None for t in parts.trials),
-        engine=parts.study.engine.model_dump(mode="json", exclude={"config"}),
+        engine=study.engine.model_dump(
+            mode="json", exclude={"config": True, "args": {LATENCY_MODEL}}
+        ),
         provenance={
             **provenance_now().to_dict(),
             "trace_digest": problem.trace.digest(),
             "trace_source": problem.trace.source,
-            "seed": parts.study.search.seed,
+            "seed": study.search.seed,
             "engine": {
                 **{k: facts.get(k) for k in ("engine", "version", "device", "model")},
-                "unchecked": unchecked_note(parts.study, facts),
+                "unchecked": unchecked_note(study, facts),
             },
         },
+        evidence=Evidence.REHEARSED if is_rehearsed(study, facts) else Evidence.MEASURED,
     )
 
 

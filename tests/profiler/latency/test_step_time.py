@@ -67,7 +67,11 @@ def times_of_random_batches() -> bytes:
 
 
 def test_same_bytes_without_compiling() -> None:
-    code = "import sys, test_step_time as t; sys.stdout.buffer.write(t.times_of_random_batches())"
+    """Nor does the plain form import numba; a rehearsed vLLM's worker may not hold it."""
+    code = (
+        "import sys, test_step_time as t; sys.stdout.buffer.write(t.times_of_random_batches()); "
+        "sys.exit('numba' in sys.modules)"
+    )
     plain = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(_HERE)},
