@@ -46,7 +46,7 @@ class Stage:
     def __call__(self, spec: EngineSpec) -> Engine:
         self.specs.append(spec)
         engine = start_engine(EngineSpec("fake", "none", spec.config))
-        engine.facts = replace(engine.facts, engine="rehearsal")
+        engine.facts = replace(engine.facts, engine="rehearsal", version="0.32.0")
         play = engine.replay
 
         def replay(*args: Any, **options: Any) -> TokenTimes:
