@@ -6,7 +6,8 @@ simulated latency model cannot drift apart.
 The plain form is a sum of non-negative roofline terms (Williams, Waterman and Patterson, "Roofline:
 an insightful visual performance model", CACM 52(4), 2009): memory traffic and arithmetic each grow
 linearly in tokens or in tokens of context, and the linear layers change slope where arithmetic
-overtakes the reading of the weights. A small table of factors per kind of step may correct it.
+overtakes the reading of the weights. Tables of step times (`profiler.latency.tabulated`) may stand
+in its place. A small table of factors per kind of step may correct either.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from profiler.compiled import compiled
 from profiler.latency.params import GRID, StepTimeParams
+from profiler.latency.tabulated import bilinear, tabulated_time
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 
 FloatArray = npt.NDArray[np.float64]
@@ -136,19 +138,18 @@ def table_factor(table: FloatArray, batch: BatchShape) -> float:
     y: float = min(GRID - 1.0, max(0.0, second))
     i = min(int(x), GRID - 2)
     j = min(int(y), GRID - 2)
-    u = x - i
-    v = y - j
-    low = (1.0 - v) * table[region, i, j] + v * table[region, i, j + 1]
-    high = (1.0 - v) * table[region, i + 1, j] + v * table[region, i + 1, j + 1]
-    factor: float = (1.0 - u) * low + u * high
+    factor: float = bilinear(table, region, i, j, (x - i, y - j))
     return factor
 
 
 @compiled
 def step_time(params: StepTimeParams, batch: BatchShape) -> float:
     """Device seconds of one step, without host time."""
-    seconds: float = roofline_time(params, batch) * table_factor(params.table, batch)
-    return seconds
+    if params.tables.decode_step_s.size > 0:
+        seconds: float = tabulated_time(params.tables, batch)
+    else:
+        seconds = roofline_time(params, batch)
+    return seconds * table_factor(params.table, batch)
 
 
 @compiled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.latency.params import GRID, NO_TABLE, StepTimeParams
+from profiler.latency.params import GRID, NO_TABLE, NO_TABLES, SCALARS, StepTimeParams
 from profiler.latency.step_time import BatchShape
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 
@@ -52,7 +52,7 @@ def slow_factor(table: np.ndarray, batch: BatchShape) -> float:
 
 def random_params(rng: np.random.Generator, *, with_table: bool) -> StepTimeParams:
     """Coefficients of plausible sizes, each absent now and then."""
-    names = [n for n in StepTimeParams._fields if n != "table"]
+    names = SCALARS
     sizes = dict.fromkeys(names, 1e-3) | {
         "per_prefill_token_s": 1e-4,
         "cold_prefill_token_s": 1e-5,
@@ -70,7 +70,7 @@ def random_params(rng: np.random.Generator, *, with_table: bool) -> StepTimePara
         table[:, GRID, :] = 0.0
         table[:, GRID, [0, 2]] = rng.uniform(0.0, 5.0, (3, 2))
         table[:, GRID, [1, 3]] = rng.uniform(0.2, 1.0, (3, 2))
-    return StepTimeParams(table=table, **values)
+    return StepTimeParams(table=table, tables=NO_TABLES, **values)
 
 
 def random_batch(rng: np.random.Generator) -> BatchShape:

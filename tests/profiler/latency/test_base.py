@@ -45,7 +45,7 @@ def test_file_round_trip(model: StepTimeModel, samples: StepSamples, tmp_path: P
         again = load_latency_model(place)
         assert again.facts == model.facts
         assert again.frontend_in_s == model.frontend_in_s
-        assert again.params[:-3] == model.params[:-3]
+        assert again.params[:-4] == model.params[:-4]
         np.testing.assert_array_equal(again.params.table, model.params.table)
         assert again.predict(samples).tobytes() == model.predict(samples).tobytes()
         np.testing.assert_array_equal(again.residuals, model.residuals)
