@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 GRID = 8
 """nodes along each axis of a table of factors"""
@@ -17,7 +18,8 @@ NO_TABLE = np.empty((0, 0, 0))
 
 class StepTables(NamedTuple):
     """Step times as tables instead of roofline terms; read by `tabulated.tabulated_time`, written
-    by `profiler.engines.silicon.tabulate`. Axes of a grid are roots of its two coordinates."""
+    by `profiler.engines.silicon.tabulate`. The axes of a grid are fourth roots of its coordinates.
+    """
 
     decode_step_s: FloatArray
     """(D + 1,) seconds of a decode-only step by number of decodes, without their context"""

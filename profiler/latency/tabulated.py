@@ -47,12 +47,13 @@ def bilinear(table: FloatArray, k: int, i: int, j: int, part: tuple[float, float
 def find_cell(x: float, origin: float, scale: float, size: int) -> tuple[int, float]:
     """Node below `x`, and the part of the way to the next; above 1 beyond the last node.
 
-    Node i lies at (origin + i / scale)^2: time grows about linearly in each coordinate, so it is
-    interpolated in the coordinate itself, and continued along the last cell.
+    Node i lies at (origin + i / scale)^4, which gives small batches most of the nodes. Time grows
+    about linearly in each coordinate, so it is interpolated in the coordinate itself, and continued
+    along the last cell.
     """
-    i = min(max(int((math.sqrt(x) - origin) * scale), 0), size - 2)
-    low = (origin + i / scale) ** 2
-    high = (origin + (i + 1) / scale) ** 2
+    i = min(max(int((math.sqrt(math.sqrt(x)) - origin) * scale), 0), size - 2)
+    low = (origin + i / scale) ** 4
+    high = (origin + (i + 1) / scale) ** 4
     return i, max(0.0, (x - low) / (high - low))
 
 
@@ -70,9 +71,9 @@ def attention_time(grids: FloatArray, k: int, x: float, y: float) -> float:
 def at_tokens(seconds: FloatArray, n: int) -> float:
     """seconds[n], continued along the last two beyond the end."""
     last = seconds.size - 1
-    if n <= last:
-        return seconds[n]
-    return seconds[last] + (n - last) * (seconds[last] - seconds[last - 1])
+    i = min(n, last)
+    value: float = seconds[i] + (n - i) * (seconds[last] - seconds[last - 1])
+    return value
 
 
 @compiled
@@ -96,9 +97,9 @@ def tabulated_time(tables: StepTables, batch: BatchShape) -> float:
     grids, decodes = tables.attention_s, batch.num_decodes
     context = batch.decode_context / max(1, decodes)
     if batch.prefill_tokens == 0:
-        alone: float = at_tokens(tables.decode_step_s, decodes)
-        return alone + attention_time(grids, DECODES_ALONE, decodes, context)
-    seconds: float = at_tokens(tables.chunk_step_s, batch.prefill_tokens + decodes)
+        seconds: float = at_tokens(tables.decode_step_s, decodes)
+        return seconds + attention_time(grids, DECODES_ALONE, decodes, context)
+    seconds = at_tokens(tables.chunk_step_s, batch.prefill_tokens + decodes)
     seconds += chunk_attention_time(grids, batch)
     if decodes > 0:
         seconds += attention_time(grids, DECODES_BESIDE, decodes, context)

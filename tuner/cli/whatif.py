@@ -17,7 +17,7 @@ from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
 from tuner.metrics import compute
 from tuner.results import RunFolder
-from tuner.search.objective import Problem, not_sampled
+from tuner.search.objective import Problem, blocks_by_budget, not_sampled
 from tuner.search.space import resolve
 from tuner.search.tune import build_problem
 from tuner.slo import Limits, Slo
@@ -83,7 +83,8 @@ def from_trace(
     resolved = EngineConfig.from_settings(model.facts.get("resolved", SERVER_DEFAULTS.settings()))
     blocks = num_kv_blocks or int(model.facts.get("num_kv_blocks", SERVER_KV_BLOCKS))
     slo = Slo(traffic.class_names, (Limits(),) * len(traffic.class_names))
-    problem = Problem(traffic, model, slo, EngineConfig(), resolved, blocks, {})
+    table = () if num_kv_blocks else blocks_by_budget(model.facts)
+    problem = Problem(traffic, model, slo, EngineConfig(), resolved, blocks, {}, table)
     return Case(problem, chosen)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from profiler.engine_config import EngineConfig
 from profiler.errors import KnobError, LatencyModelError, SimulationError, StudyError
 from profiler.latency.base import StepTimeModel
@@ -32,7 +34,10 @@ class Problem:
     resolved: EngineConfig
     """every setting, as the engine resolved its default"""
     num_kv_blocks: int
+    """at the engine's default token budget"""
     space: Mapping[str, Axis]
+    kv_blocks_by_budget: tuple[tuple[int, int], ...] = ()
+    """(token budget, KV blocks), ascending, where the profile knows it; empty: always the same"""
 
     def simulate(self, config: EngineConfig, *, seed: int = 0) -> Simulation:
         """Simulate the engine with `config`. Raises KnobError, SimulationError."""
@@ -42,10 +47,19 @@ class Problem:
             self.trace,
             full,
             self.model,
-            num_kv_blocks=full.num_gpu_blocks_override or self.num_kv_blocks,
+            num_kv_blocks=self.kv_blocks(full),
             itl_limit_s=self.slo.itl_limit_s,
             seed=seed,
         )
+
+    def kv_blocks(self, full: EngineConfig) -> int:
+        """KV blocks of the engine with `full`: activations of a larger step leave room for less."""
+        if full.num_gpu_blocks_override:
+            return full.num_gpu_blocks_override
+        if not self.kv_blocks_by_budget or full.max_num_batched_tokens is None:
+            return self.num_kv_blocks
+        budgets, blocks = zip(*self.kv_blocks_by_budget, strict=True)
+        return int(np.interp(full.max_num_batched_tokens, budgets, blocks))
 
     def evaluate(self, config: EngineConfig) -> Metrics:
         """Predicted metrics of `config`. The jitter has the same seed for every candidate."""
@@ -77,6 +91,11 @@ def _or_zero(value: float) -> float:
 def constraints(metrics: Metrics) -> dict[str, float]:
     """Relative violation of each SLO; at most 0 is feasible. Infinity becomes `NEVER_S`."""
     return {name: min(v, NEVER_S) for name, v in metrics.violations.items()}
+
+
+def blocks_by_budget(facts: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
+    """`Problem.kv_blocks_by_budget` from the facts of a profile or of a latency model."""
+    return tuple((int(a), int(b)) for a, b in facts.get("kv_blocks_by_budget", ()))
 
 
 def not_sampled(model: StepTimeModel, config: EngineConfig, trace: Trace) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from profiler.errors import SimulationError
 from tuner.metrics import Metrics
 from tuner.results import Candidate, Verdict
 from tuner.search.pareto import rank
@@ -38,6 +39,19 @@ def recommend(candidates: Sequence[Candidate]) -> Recommendation:
     chosen = measured[meeting[rank(corrected)[0]]]
     verdict = Verdict.DEFAULT_IS_BEST if chosen is candidates[0] else Verdict.MET
     return Recommendation(verdict, chosen, {})
+
+
+def recommend_predicted(candidates: Sequence[Candidate]) -> Recommendation:
+    """The best by prediction, for a run that has no engine to measure.
+
+    Raises `SimulationError` when no candidate could be predicted.
+    """
+    predicted = [c for c in candidates if c.predicted is not None]
+    if not predicted:
+        raise SimulationError(f"no configuration could be predicted: {candidates[0].failure}")
+    metrics = [Metrics.from_dict(c.predicted) for c in predicted if c.predicted is not None]
+    best = rank(metrics)[0]
+    return Recommendation(Verdict.PREDICTED, predicted[best], _misses(metrics[best]))
 
 
 def _misses(metrics: Metrics) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Published kernel times and memory sizes: the only file that imports `aiconfigurator_core`.
 
-`aiconfigurator-core` (Apache-2.0) holds measured kernel times of NVIDIA GPUs under vLLM. It is asked
+`aiconfigurator-core` (Apache-2.0) holds measured kernel times of GPUs under vLLM. It is asked
 for the GPU time of one forward pass; what it averages or leaves out is dealt with elsewhere.
 """
 
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +28,13 @@ PACKAGE = "aiconfigurator-core"
 _MODULE = "aiconfigurator_core"
 DATA = "current"
 """the data version of each engine that its maintainers call current"""
+_BOUND = "sol"
+"""source of a time that is no more than arithmetic over the GPU's peak"""
+_MOST_BOUND = 0.05
+_LONGEST = 160
+"""characters of the package's messages that are shown"""
+_SAME = 0.01
+"""relative difference up to which two answers are of the same engine"""
 
 
 @dataclass(frozen=True)
@@ -40,30 +46,33 @@ class Memory:
     activations: float
     others: float
     """runtime and communication buffers"""
+    left: float
+    """for the KV cache; negative when the rest does not fit"""
     kv_tokens: int
-    """tokens of KV cache that fit the rest; 0 when nothing is left"""
+    """tokens of KV cache that fit it"""
 
 
 class Published:
     """One model on one system. Raises `SiliconError` for what the data does not hold."""
 
     def __init__(self, spec: SiliconSpec, folder: Path) -> None:
-        """`folder` holds the model's config.json."""
-        self._spec, self._folder = spec, folder
-        sdk = import_module(f"{_MODULE}.sdk")
+        """`folder` holds the model's config.json, while this is made and for `memory`."""
+        self._spec, self._model = spec, str(folder)
+        from aiconfigurator_core import sdk
+
         with refusing(spec):
             self.num_experts = int(self._parsed().get("num_experts") or 0)
             self._handle = sdk.EngineHandle.compile(
-                str(folder), spec.system, spec.engine, backend_version=DATA, **self._options()
+                self._model, spec.system, spec.engine, backend_version=DATA, **self._options()
             )
             self.sources = self._probe()
             self._steps = sdk.RustForwardPassPerfModel.from_native(self._step_options())
-            self.step_ms(1, 1, 0, 0, 0)
+            self._require_same_engine()
 
     def _parsed(self) -> dict[str, Any]:
-        utils = import_module(f"{_MODULE}.sdk.utils")
-        parsed: dict[str, Any] = utils.get_model_config_from_model_path(str(self._folder))
-        return parsed
+        from aiconfigurator_core.sdk import utils
+
+        return dict(utils.get_model_config_from_model_path(self._model))
 
     def _options(self) -> dict[str, Any]:
         """Parallelism and number formats, as the Python functions take them."""
@@ -89,7 +98,7 @@ class Published:
         }
         return {
             "schema_version": 1,
-            "model_name": str(self._folder),
+            "model_name": self._model,
             "system_name": self._spec.system,
             "backend": self._spec.engine,
             "backend_version": DATA,
@@ -106,7 +115,21 @@ class Published:
         found: dict[str, float] = {}
         for _, ms, _, source in parts:
             found[source] = found.get(source, 0.0) + ms / total
+        if found.get(_BOUND, 0.0) > _MOST_BOUND:
+            raise ValueError(
+                f"{found[_BOUND]:.0%} of the GPU time would be a hardware bound, not measured"
+            )
         return {name: round(share, 4) for name, share in sorted(found.items()) if share > 0.0}
+
+    def _require_same_engine(self) -> None:
+        """The step model ignores an option that it does not know: the handle must agree."""
+        parts = self._handle.decode_step_per_op(64, 2000, 2)
+        expected, got = sum(ms for _, ms, _, _ in parts), self.step_ms(0, 0, 0, 64, 128_000)
+        if abs(got / expected - 1.0) > _SAME:
+            raise ValueError(
+                f"its two interfaces disagree on these options ({got:.2f} and {expected:.2f} ms "
+                "for 64 decodes)"
+            )
 
     def step_ms(
         self, prefills: int, prefill_tokens: int, cached: int, decodes: int, context: int
@@ -144,10 +167,11 @@ class Published:
 
     def memory(self, token_budget: int) -> Memory:
         """Memory of one GPU when the engine is started with this token budget."""
-        memory = import_module(f"{_MODULE}.sdk.memory")
+        from aiconfigurator_core.sdk import memory
+
         with refusing(self._spec):
             parts = memory.KVCacheEstimator.from_request(
-                str(self._folder),
+                self._model,
                 self._spec.system,
                 self._spec.engine,
                 DATA,
@@ -162,6 +186,7 @@ class Published:
             weights=float(parts["weights_bytes"]),
             activations=float(parts["activations_bytes"]),
             others=float(parts["runtime_overhead_bytes"]) + float(parts["comm_overhead_bytes"]),
+            left=left,
             kv_tokens=int(parts["tokens_from_kv_bytes"](left)) if left > 0.0 else 0,
         )
 
@@ -220,10 +245,10 @@ def gpu_facts(system: str) -> dict[str, Any]:
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:
-    """ "nearest: ..." with the known names most like `name`, or all of a short list."""
-    near = get_close_matches(name.lower(), [k.lower() for k in known], n=4, cutoff=0.4)
-    named = [k for k in known if k.lower() in near]
-    return f"nearest: {', '.join(named)}" if named else f"known: {', '.join(known)}"
+    """ "nearest: ..." with the known names most like `name`, owners of models left aside."""
+    own = {k.rsplit("/", 1)[-1].lower(): k for k in known}
+    near = get_close_matches(name.rsplit("/", 1)[-1].lower(), own, n=4, cutoff=0.0)
+    return f"nearest: {', '.join(own[k] for k in near)}"
 
 
 @contextmanager
@@ -239,13 +264,14 @@ def refusing(spec: SiliconSpec) -> Iterator[None]:
         raise SiliconError(
             f"the published data cannot answer for {spec.model} on {spec.system} "
             f"(tp={spec.tp}, weight_dtype={spec.weight_dtype}, kv_dtype={spec.kv_dtype}): "
-            f"{one_line(error)}; choose what is available"
+            f"{one_line(error)}"
         ) from error
     finally:
         chatter.setLevel(level)
 
 
 def one_line(error: Exception) -> str:
-    """The part of the package's message that says what is missing."""
-    text = " ".join(str(error).split()).replace(str(_package_folder()), "").rstrip(".")
-    return text if len(text) < 400 else text[:400] + " ..."
+    """The beginning of the package's message, without paths of this machine."""
+    words = " ".join(str(error).split()).split(" ")
+    text = " ".join(w for w in words if "/" not in w or not Path(w.strip("()'")).is_absolute())
+    return text[:_LONGEST].rstrip(".; ") + (" ..." if len(text) > _LONGEST else "")
