@@ -96,8 +96,13 @@ class SiliconSection(_Section):
 
     def engine_args(self) -> dict[str, Any]:
         """What the engine must be started with to be what was predicted."""
-        args: dict[str, Any] = {"tensor_parallel_size": self.tp} if self.tp > 1 else {}
-        return args | ({"enable_expert_parallel": True} if self.expert_parallel else {})
+        wanted = {
+            "tensor_parallel_size": (self.tp, self.tp > 1),
+            "enable_expert_parallel": (True, self.expert_parallel),
+            "quantization": ("fp8", self.weight_dtype == "fp8"),
+            "kv_cache_dtype": ("fp8", self.kv_dtype == "fp8"),
+        }
+        return {name: value for name, (value, given) in wanted.items() if given}
 
 
 class ProfileSection(_Section):

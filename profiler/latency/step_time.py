@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from profiler.compiled import compiled
+from profiler.compiled import compiled, inner
 from profiler.latency.params import GRID, StepTimeParams
 from profiler.latency.tabulated import bilinear, tabulated_time
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
@@ -54,7 +54,7 @@ class BatchShape(NamedTuple):
     """AFTER_DECODES, AFTER_CHUNKS or AFTER_IDLE: a change of kind finds caches and threads cold"""
 
 
-@compiled
+@inner
 def step_region(batch: BatchShape) -> int:
     """DECODE_ONLY, CHUNK_ONLY or MIXED."""
     if batch.prefill_tokens == 0:
@@ -64,7 +64,7 @@ def step_region(batch: BatchShape) -> int:
     return MIXED
 
 
-@compiled
+@inner
 def roofline_time(params: StepTimeParams, batch: BatchShape) -> float:
     """Sum of the roofline terms, at least the floor; seconds."""
     tokens = float(batch.prefill_tokens + batch.num_decodes)
@@ -90,7 +90,7 @@ def roofline_time(params: StepTimeParams, batch: BatchShape) -> float:
     return max(params.floor_s, seconds + cold_time(params, batch))
 
 
-@compiled
+@inner
 def cold_time(params: StepTimeParams, batch: BatchShape) -> float:
     """What a change of kind costs: a step after one of another kind, or after none; seconds."""
     if batch.prefill_tokens == 0:
@@ -103,7 +103,7 @@ def cold_time(params: StepTimeParams, batch: BatchShape) -> float:
     return seconds
 
 
-@compiled
+@inner
 def first_coordinate(batch: BatchShape) -> float:
     """Root of num_decodes in a decode-only step, else of prefill_tokens."""
     if batch.prefill_tokens == 0:
@@ -111,7 +111,7 @@ def first_coordinate(batch: BatchShape) -> float:
     return math.sqrt(batch.prefill_tokens)
 
 
-@compiled
+@inner
 def second_coordinate(batch: BatchShape) -> float:
     """Root of the context per decode, of the attention pairs per prefill token (no decodes), or
     of num_decodes (mixed)."""
@@ -122,7 +122,7 @@ def second_coordinate(batch: BatchShape) -> float:
     return math.sqrt(batch.num_decodes)
 
 
-@compiled
+@inner
 def table_factor(table: FloatArray, batch: BatchShape) -> float:
     """Factor of the batch by bilinear interpolation in the table of its region; 1 without one.
 

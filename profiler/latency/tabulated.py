@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from profiler.compiled import compiled
+from profiler.compiled import compiled, inner
 from profiler.latency.params import StepTables
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def chunk_attention_time(grids: FloatArray, batch: BatchShape) -> float:
     return seconds
 
 
-@compiled
+@inner
 def tabulated_time(tables: StepTables, batch: BatchShape) -> float:
     """Device seconds of one step."""
     grids, decodes = tables.attention_s, batch.num_decodes
