@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from profiler.errors import LatencyModelError
 from profiler.latency.base import StepTimeModel
@@ -122,9 +123,10 @@ def calibrate(
             "profile the GPU for longer"
         )
     rows, params = rows_of(steps), model.params
-    held_out = {form: _held_out(form, params, rows, seed) for form in FORMS}
-    form = _choose({name: error_score(held_out[name], rows) for name in FORMS})
-    table = FORMS[form](params, rows, seed)
+    with threadpool_limits(limits=1):  # see `fit.fit_params`
+        held_out = {form: _held_out(form, params, rows, seed) for form in FORMS}
+        form = _choose({name: error_score(held_out[name], rows) for name in FORMS})
+        table = FORMS[form](params, rows, seed)
     host_s, host_per_running_s = fit_host(steps)
     if host_s == host_per_running_s == 0.0:  # no interval between two busy steps was measured
         host_s, host_per_running_s = params.host_s, params.host_per_running_s

@@ -47,7 +47,7 @@ def tabulate(
     Parameters
     ----------
     nodes
-        Nodes along each axis of a grid.
+        Nodes along each axis of a grid, at least 4.
     progress
         Called with (parts done, parts in all).
     """
