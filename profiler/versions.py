@@ -3,8 +3,8 @@
 The simulator mirrors vLLM 0.32. `CHECKED` are the versions whose own scheduler classes were
 compared with it step by step; `DIFFERENCES` are the rules and defaults that other versions have
 otherwise, found by comparing `vllm/v1/core`, `vllm/config` and `vllm/engine/arg_utils.py` of the
-minor releases from 0.10 to 0.33 (and 0.8.5, 0.9.0) with each other. A configuration that no difference touches is
-simulated alike for every checked version.
+minor releases from 0.10 to 0.33 (and 0.8.5, 0.9.0) with each other. A configuration that no
+difference touches is simulated alike for every checked version.
 
 The comparison, with the vLLM of that version importable (no model, no device):
 `stallfree difftest --cases 100`. It leaves out settings that the version lacks, and sets what a

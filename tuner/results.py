@@ -42,6 +42,9 @@ class Verdict(StrEnum):
     """the engine's default meets the SLOs, and no confirmed candidate measured better"""
     NOTHING_MET = "nothing_met"
     """no confirmed configuration met the SLOs; `recommended` holds the closest one"""
+    PREDICTED = "predicted"
+    """nothing was measured, for there was no engine to measure: `recommended` is the best by
+    prediction, and `meets_slo` and `misses` are predictions, too"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Candidate:
     settings: dict[str, Any]
     """settings that are not left to the engine"""
     predicted: dict[str, Any] | None
-    """of the traffic that was replayed"""
+    """of the traffic that was replayed; of all traffic where nothing was"""
     measured: dict[str, Any] | None
     """as the client saw it, all rounds pooled"""
     corrected: dict[str, Any] | None

@@ -52,7 +52,10 @@ def settings_table(results: Results) -> Table:
 
 def metrics_table(results: Results) -> Table:
     """Predicted against measured, for the default and the recommended configuration."""
-    table = Table(title="predicted, and measured on the real engine", caption=_CAPTION)
+    title = "predicted, and measured on the real engine"
+    if results.verdict is Verdict.PREDICTED:
+        title = "predicted; nothing was measured"
+    table = Table(title=title, caption=_CAPTION)
     table.add_column("figure")
     for name in ("predicted", "measured", "at profile speed", "error"):
         table.add_column(name, justify="right")
@@ -144,6 +147,8 @@ def _same(points: Iterable[dict[str, Any]], candidate: Candidate) -> list[dict[s
 def verdict_line(results: Results) -> str:
     """What the run found, in one line."""
     where = f"{results.trials} configurations tried, {_num_measured(results)} measured"
+    if results.verdict is Verdict.PREDICTED:
+        return _predicted_line(results)
     if results.verdict is Verdict.NOTHING_MET:
         missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
         return (
@@ -168,6 +173,18 @@ def _outlook(results: Results) -> str:
         return ""
     beside = "" if chosen is default else f", the engine default {odds(default)}"
     return f" Predicted chance to meet them on traffic like this: {odds(chosen)}{beside}."
+
+
+def _predicted_line(results: Results) -> str:
+    chosen = results.recommended.label
+    found = f"{chosen} would meet the SLOs"
+    if results.misses:
+        missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
+        found = f"nothing would meet the SLOs; closest is {chosen}, which would miss {missed}"
+    return (
+        f"Predicted only, not measured ({results.trials} configurations tried): {found}. Confirm "
+        "on the GPU before you rely on it."
+    )
 
 
 def _num_measured(results: Results) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.collect import Profile, profile
+from profiler.collect.silicon import is_predicted, profile_silicon
 from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
 from profiler.engines.base import Engine, EngineSpec
@@ -26,8 +27,9 @@ from tuner.search.confirm import Plan, confirm, engines
 from tuner.search.objective import Problem, build_problem, require_room, slo_of
 from tuner.search.optimize import SearchOptions, load_trials, search
 from tuner.search.pareto import Trial, front, pick
+from tuner.search.predicted import predicted_candidates
 from tuner.search.progress import Ui
-from tuner.search.recommend import recommend
+from tuner.search.recommend import Recommendation, recommend, recommend_predicted
 from tuner.study import build_trace
 
 StartEngine = Callable[[EngineSpec], Engine]
@@ -73,6 +75,7 @@ def confirm_again(
 ) -> Results:
     """Confirm the finished search in `folder` anew; `again` repeats replays that are kept."""
     with folder.lock():
+        require_engine(study)
         trials = load_trials(folder.database)
         trace = Trace.load(folder.trace)
         measured = run_profile(study, folder, trace, ui, start)
@@ -80,6 +83,16 @@ def confirm_again(
         if again:
             folder.forget_replays()
         return finish(Parts(study, folder, problem, measured, trials), ui, start)
+
+
+def require_engine(study: Study) -> None:
+    """Raise `StudyError` when the study's profile was made without an engine."""
+    path = study.profile.path
+    if study.profile.silicon or (path and is_predicted(Profile.load(Path(path)).facts)):
+        raise StudyError(
+            "profile: it was made from published measurements, so there is nothing to confirm "
+            "against; profile the real engine (profile.budget_s) and tune with that"
+        )
 
 
 @dataclass(frozen=True)
@@ -94,9 +107,14 @@ class Parts:
 
 
 def finish(parts: Parts, ui: Ui, start: StartEngine) -> Results:
-    """Confirm, decide, and keep the results."""
-    candidates = run_confirm(parts, ui, start)
-    results = build_results(parts, candidates)
+    """Confirm where there is an engine, decide, and keep the results."""
+    if is_predicted(parts.measured.facts):
+        ui.stage("the profile was made without an engine: nothing is measured, only predicted")
+        candidates = predicted_candidates(parts.problem, parts.trials, parts.study.validate_.top)
+        results = build_results(parts, candidates, recommend_predicted(candidates))
+    else:
+        candidates = run_confirm(parts, ui, start)
+        results = build_results(parts, candidates, recommend(candidates))
     parts.folder.save_results(results)
     return results
 
@@ -137,7 +155,9 @@ def run_profile(
 
 
 def measure(study: Study, trace: Trace, ui: Ui, start: StartEngine = start_engine) -> Profile:
-    """Profile the study's engine at its default settings."""
+    """Profile the study's engine at its default settings, or predict it without one."""
+    if study.profile.silicon is not None:
+        return predict(study, ui)
     if study.profile.budget_s is None:
         raise StudyError("profile.path names a finished profile; give --budget to measure one")
     spec = study.engine_spec(study.fixed)
@@ -151,6 +171,18 @@ def measure(study: Study, trace: Trace, ui: Ui, start: StartEngine = start_engin
             budget_s=study.profile.budget_s,
             seed=study.search.seed,
             progress=progress,
+        )
+
+
+def predict(study: Study, ui: Ui) -> Profile:
+    """A profile from published measurements instead of an engine."""
+    assert study.profile.silicon is not None  # the caller looked
+    calibrate = study.profile.silicon.calibrate
+    measured = None if calibrate is None else Profile.load(Path(calibrate))
+    ui.stage("predicting step times from published measurements")
+    with ui.progress("tables") as progress:
+        return profile_silicon(
+            study.silicon_spec(), study.fixed, measured=measured, progress=progress
         )
 
 
@@ -196,9 +228,10 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
         return confirm(plan, parts.folder, alive, ui)
 
 
-def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
+def build_results(
+    parts: Parts, candidates: list[Candidate], recommendation: Recommendation
+) -> Results:
     """The outcome of the run as plain data."""
-    recommendation = recommend(candidates)
     problem, facts = parts.problem, parts.measured.facts
     limits = zip(problem.slo.class_names, problem.slo.limits, strict=True)
     return Results(
@@ -213,7 +246,7 @@ def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
         slo={name: _given(asdict(limit)) for name, limit in limits},
         trials=len(parts.trials),
         infeasible_trials=sum(t.refused is not None for t in parts.trials),
-        engine=parts.study.engine.model_dump(mode="json", exclude={"config"}),
+        engine=_engine(parts.study),
         provenance={
             **provenance_now().to_dict(),
             "trace_digest": problem.trace.digest(),
@@ -225,6 +258,14 @@ def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
             },
         },
     )
+
+
+def _engine(study: Study) -> dict[str, Any]:
+    """What to start the engine with; the parallelism that was predicted is a part of it."""
+    engine = study.engine.model_dump(mode="json", exclude={"config"})
+    if study.profile.silicon is not None:
+        engine["args"] = study.profile.silicon.engine_args() | engine["args"]
+    return engine
 
 
 def _given(limits: dict[str, float]) -> dict[str, float]:
