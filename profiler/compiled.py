@@ -25,6 +25,7 @@ _KERNEL_SOURCES = (
     "profiler/steps.py",  # constants
     "profiler/latency/params.py",
     "profiler/latency/step_time.py",
+    "profiler/latency/tabulated.py",
     "tuner/simulator/*.py",
 )
 

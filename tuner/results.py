@@ -43,6 +43,9 @@ class Verdict(StrEnum):
     """the engine's default meets the SLOs, and no confirmed candidate measured better"""
     NOTHING_MET = "nothing_met"
     """no confirmed configuration met the SLOs; `recommended` holds the closest one"""
+    PREDICTED = "predicted"
+    """nothing was measured, for there was no engine to measure: `recommended` is the best by
+    prediction, and `meets_slo` and `misses` are predictions, too"""
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,11 @@ class RunFolder:
     @property
     def profile(self) -> Path:
         return self.path / "profile"
+
+    @property
+    def model(self) -> Path:
+        """the model's config.json, where a rehearsal needs a copy"""
+        return self.path / "model"
 
     @property
     def bundle(self) -> Path:

@@ -54,20 +54,19 @@ def settings_table(results: Results) -> Table:
 
 def metrics_table(results: Results) -> Table:
     """Predicted against measured (or rehearsed), for the default and the recommended one."""
-    rehearsed = results.evidence is Evidence.REHEARSED
-    caption = _REHEARSED_CAPTION if rehearsed else _CAPTION
-    table = Table(title=f"predicted, and {results.evidence.note}", caption=caption)
+    names, title, caption = _layout(results)
+    table = Table(title=title, caption=caption)
     table.add_column("figure")
-    for name in ("predicted", results.evidence.value, "at profile speed", "error"):
-        if not (rehearsed and name == "at profile speed"):
-            table.add_column(name, justify="right")
+    for name in names:
+        table.add_column(name, justify="right")
     shown = {"engine default": results.default, "recommended": results.recommended}
     for name, candidate in shown.items():
         table.add_row(f"[bold]{name}[/bold]")
         for label, key, scale in _ROWS:
             cells = _cells(candidate, key, scale)
-            table.add_row(label, *(cells[:2] + cells[3:] if rehearsed else cells))
-        if not rehearsed:
+            cells[results.evidence.value] = cells.pop("measured")
+            table.add_row(label, *(cells[name] for name in names))
+        if _AT_SPEED in names:
             table.add_row("machine speed", "1.00", _speeds(candidate), "1.00", "")
         for label, chance in _chances(candidate.predicted):
             table.add_row(label, chance)
@@ -75,10 +74,28 @@ def metrics_table(results: Results) -> Table:
     return table
 
 
+_AT_SPEED = "at profile speed"
+
+
+def _layout(results: Results) -> tuple[list[str], str, str]:
+    """Columns, title and caption of the table of figures."""
+    if results.verdict is Verdict.PREDICTED:
+        return ["predicted"], "predicted; nothing was measured", _PREDICTED_CAPTION
+    title = f"predicted, and {results.evidence.note}"
+    names = ["predicted", results.evidence.value, _AT_SPEED, "error"]
+    if results.evidence is Evidence.REHEARSED:
+        names.remove(_AT_SPEED)
+        return names, title, _REHEARSED_CAPTION
+    return names, title, _CAPTION
+
+
 _CAPTION = (
     "predicted: with 90 % intervals, and chance to meet the SLOs, over windows of the replayed "
     "traffic; at profile speed: measured times scaled by the machine's speed during the replay; "
     "error: predicted against that"
+)
+_PREDICTED_CAPTION = (
+    "predicted: with 90 % intervals, and chance to meet the SLOs, over windows of the traffic"
 )
 _REHEARSED_CAPTION = (
     "predicted: with 90 % intervals, and chance to meet the SLOs, over windows of the replayed "
@@ -95,14 +112,20 @@ def _chances(predicted: dict[str, Any] | None) -> list[tuple[str, str]]:
     return rows + [(f"  {name}", odds(predicted, name)) for name in missed]
 
 
-def _cells(candidate: Candidate, key: str, scale: float) -> list[str]:
+def _cells(candidate: Candidate, key: str, scale: float) -> dict[str, str]:
+    """Texts of one figure, by column."""
     sources = (candidate.predicted, candidate.measured, candidate.corrected)
     predicted, measured, corrected = (_value(s, key) for s in sources)
     error = "-"
     if predicted is not None and corrected:
         error = f"{100 * (predicted - corrected) / corrected:+.1f} %"
     shown = _number(predicted, scale) + _interval(candidate.predicted, key, scale)
-    return [shown, _number(measured, scale), _number(corrected, scale), error]
+    return {
+        "predicted": shown,
+        "measured": _number(measured, scale),
+        _AT_SPEED: _number(corrected, scale),
+        "error": error,
+    }
 
 
 def _interval(metrics: dict[str, Any] | None, key: str, scale: float) -> str:
@@ -154,6 +177,8 @@ def _same(points: Iterable[dict[str, Any]], candidate: Candidate) -> list[dict[s
 
 def verdict_line(results: Results) -> str:
     """What the run found, in one line."""
+    if results.verdict is Verdict.PREDICTED:
+        return _predicted_line(results)
     how = results.evidence.value
     where = f"{results.trials} configurations tried, {_num_measured(results)} {how}"
     if results.verdict is Verdict.NOTHING_MET:
@@ -180,6 +205,18 @@ def _outlook(results: Results) -> str:
         return ""
     beside = "" if chosen is default else f", the engine default {odds(default)}"
     return f" Predicted chance to meet them on traffic like this: {odds(chosen)}{beside}."
+
+
+def _predicted_line(results: Results) -> str:
+    chosen = results.recommended.label
+    found = f"{chosen} would meet the SLOs"
+    if results.misses:
+        missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
+        found = f"nothing would meet the SLOs; closest is {chosen}, which would miss {missed}"
+    return (
+        f"Predicted only, not measured ({results.trials} configurations tried): {found}. Rehearse "
+        "it with `stallfree confirm`, and confirm on the GPU before you rely on it."
+    )
 
 
 def _num_measured(results: Results) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from profiler.knobs import KNOBS
-from tuner.results import Results
+from tuner.results import Results, Verdict
 
 _SERVER_ARGUMENTS = ("load_format", "dtype")
 
@@ -87,6 +87,8 @@ def _lines(words: list[str]) -> list[str]:
 
 def _comment(results: Results) -> str:
     met = f"meets its SLOs, {results.evidence}" if results.meets_slo else "DOES NOT MEET its SLOs"
+    if results.verdict is Verdict.PREDICTED:
+        met = f"WAS NOT MEASURED; it would {'' if results.meets_slo else 'not '}meet its SLOs"
     digest = str(results.provenance.get("trace_digest", ""))[:12]
     return (
         f"# Stallfree, study {results.study}: the {results.recommended.label} configuration "

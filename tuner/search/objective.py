@@ -41,9 +41,12 @@ class Problem:
     resolved: EngineConfig
     """every setting, as the engine resolved its default"""
     num_kv_blocks: int
+    """at the engine's default token budget"""
     space: Mapping[str, Axis]
     windows: int = 1
     """arrival windows that a candidate is scored over; 1 is the trace alone"""
+    kv_blocks_by_budget: tuple[tuple[int, int], ...] = ()
+    """(token budget, KV blocks), ascending, where the profile knows it; empty: always the same"""
 
     @cached_property
     def drawn(self) -> list[Trace]:
@@ -71,12 +74,21 @@ class Problem:
             self.trace if trace is None else trace,
             full,
             self.model,
-            num_kv_blocks=full.num_gpu_blocks_override or self.num_kv_blocks,
+            num_kv_blocks=self.kv_blocks(full),
             itl_limit_s=self.slo.itl_limit_s,
             seed=seed,
             record=record,
             timeline=timeline,
         )
+
+    def kv_blocks(self, full: EngineConfig) -> int:
+        """KV blocks of the engine with `full`: activations of a larger step leave room for less."""
+        if full.num_gpu_blocks_override:
+            return full.num_gpu_blocks_override
+        if not self.kv_blocks_by_budget or full.max_num_batched_tokens is None:
+            return self.num_kv_blocks
+        budgets, blocks = zip(*self.kv_blocks_by_budget, strict=True)
+        return int(np.interp(full.max_num_batched_tokens, budgets, blocks))
 
     def evaluate(self, config: EngineConfig, *, seed: int = 0) -> Metrics:
         """Predicted metrics of `config` over every window.
@@ -120,6 +132,11 @@ def _or_zero(value: float) -> float:
 def constraints(metrics: Metrics) -> dict[str, float]:
     """Relative violation of each SLO; at most 0 is feasible. Infinity becomes `NEVER_S`."""
     return {name: min(v, NEVER_S) for name, v in metrics.violations.items()}
+
+
+def blocks_by_budget(facts: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
+    """`Problem.kv_blocks_by_budget` from the facts of a profile or of a latency model."""
+    return tuple((int(a), int(b)) for a, b in facts.get("kv_blocks_by_budget", ()))
 
 
 def not_sampled(model: StepTimeModel, config: EngineConfig, trace: Trace) -> list[str]:
@@ -178,4 +195,5 @@ def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
         num_kv_blocks=int(facts["num_kv_blocks"]),
         space=study.search.space,
         windows=study.search.windows,
+        kv_blocks_by_budget=blocks_by_budget(facts),
     )

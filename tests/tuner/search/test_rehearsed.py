@@ -31,6 +31,7 @@ from tuner.search.rehearsed import confirming_spec
 from tuner.search.tune import TuneOptions, tune
 from tuner.study import load_study, overridden
 
+ROOT = Path(__file__).resolve().parents[3]
 IN_TIME = LateSteps(num_steps=1000, num_late=10, late_s=0.1, modelled_s=10.0)
 LATE = LateSteps(num_steps=1000, num_late=200, late_s=1.0, modelled_s=10.0)
 ONE_LONG_STALL = LateSteps(num_steps=1000, num_late=1, late_s=1.0, modelled_s=10.0)
@@ -155,10 +156,21 @@ def test_a_latency_model_file_is_found_beside_the_study(small_study: Path) -> No
         assert load_study(path).engine.args["latency_model"] == expected
 
 
-def test_a_profile_made_without_an_engine_is_rehearsed(study: Study) -> None:
+def test_a_profile_made_without_an_engine_is_rehearsed(study: Study, tmp_path: Path) -> None:
     real = overridden(study, {"engine.name": "vllm", "engine.args": {"seed": 3}})
-    config = EngineConfig(max_num_seqs=7)
-    spec = confirming_spec(real, {"silicon": {"package": "any"}}, config)
-    assert (spec.engine, spec.config) == ("rehearsal", config)
+    config, folder = EngineConfig(max_num_seqs=7), RunFolder(tmp_path / "run")
+    facts = {"silicon": {"package": "any"}, "model": str(tmp_path)}
+    spec = confirming_spec(real, facts, folder, config)
+    assert (spec.engine, spec.config, spec.model) == ("rehearsal", config, str(tmp_path))
     assert spec.engine_args == {"latency_model": study.profile.path, "seed": 3}
-    assert confirming_spec(real, {}, config) == real.engine_spec(config)
+    assert confirming_spec(real, {}, folder, config) == real.engine_spec(config)
+
+
+def test_a_config_json_alone_is_model_enough(study: Study, tmp_path: Path) -> None:
+    config_json = tmp_path / "tiny.json"
+    config_json.write_bytes((ROOT / "studies/models/tiny-llama/config.json").read_bytes())
+    folder = RunFolder(tmp_path / "run")
+    facts = {"silicon": {"package": "any"}, "model": str(config_json)}
+    spec = confirming_spec(study, facts, folder, EngineConfig())
+    assert spec.model == str(folder.model)
+    assert (folder.model / "config.json").read_bytes() == config_json.read_bytes()
