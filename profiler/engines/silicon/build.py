@@ -185,6 +185,7 @@ def _facts(spec: SiliconSpec, published: Published) -> dict[str, Any]:
         "model": spec.model,
         "silicon": {
             **spec.to_dict(),
+            "engine_args": spec.engine_args(),
             "package": f"{PACKAGE} {package_version()}",
             "data_version": f"{spec.engine} {published.data_version()}",
             "sources": published.sources,

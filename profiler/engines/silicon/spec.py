@@ -61,5 +61,15 @@ class SiliconSpec:
     """`gpu_memory_utilization`; the default is vLLM 0.32's"""
     terms: Terms = field(default_factory=Terms)
 
+    def engine_args(self) -> dict[str, Any]:
+        """What the engine must be started with to be what is predicted."""
+        wanted = {
+            "tensor_parallel_size": (self.tp, self.tp > 1),
+            "enable_expert_parallel": (True, self.expert_parallel),
+            "quantization": ("fp8", self.weight_dtype == "fp8"),
+            "kv_cache_dtype": ("fp8", self.kv_dtype == "fp8"),
+        }
+        return {name: value for name, (value, given) in wanted.items() if given}
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
