@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from tuner.candidate import Candidate
 from tuner.intervals import odds
-from tuner.results import DEFAULT_ROOT, Candidate, Results, RunFolder, find_runs
+from tuner.results import DEFAULT_ROOT, Results, RunFolder, find_runs
 
 _FIGURES = ("ttft_p50_s", "ttft_p99_s", "itl_p50_s", "itl_p99_s", "goodput_rps")
 
@@ -62,14 +63,15 @@ def trials(results: Results) -> pd.DataFrame:
 
 
 def confirmed(results: Results) -> pd.DataFrame:
-    """One row per candidate and source (predicted, measured, corrected)."""
+    """One row per candidate and source (predicted, measured or rehearsed, corrected)."""
+    seen = results.evidence.value
     rows = [
         {"candidate": c.label, "role": _role(results, c), "source": source, **_figures(metrics)}
         for c in results.candidates
         for source, metrics in (
             ("predicted", c.predicted),
-            ("measured", c.measured),
-            ("measured, at profile speed", c.corrected),
+            (seen, c.measured),
+            (f"{seen}, at profile speed", c.corrected if seen == "measured" else None),
         )
         if metrics is not None
     ]

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import pandas as pd
 import plotly.graph_objects as go
 
+from tuner.candidate import Evidence
+
 _TRIAL_LOOK = {
     "infeasible": {"color": "#b0b0b0", "size": 6, "symbol": "circle-open"},
     "feasible": {"color": "#4c78a8", "size": 7, "symbol": "circle"},
@@ -51,15 +53,16 @@ def front_figure(
 
 
 def _add_confirmed(figure: go.Figure, confirmed: pd.DataFrame) -> None:
-    """A line from predicted to measured for each candidate; the star is what was measured."""
+    """A line from predicted to measured (or rehearsed) for each candidate, ending in a star."""
     for candidate, rows in confirmed.groupby("candidate", sort=False):
-        pair = rows[rows["source"].isin(["predicted", "measured"])]
+        pair = rows[rows["source"].isin(["predicted", *(e.value for e in Evidence)])]
+        seen = str(pair["source"].iloc[-1])
         role = str(rows["role"].iloc[0])
         figure.add_scatter(
             x=1e3 * pair["itl_p99_s"],
             y=1e3 * pair["ttft_p99_s"],
             mode="lines+markers",
-            name=f"{candidate} ({role}), measured" if role != candidate else f"{role}, measured",
+            name=f"{candidate} ({role}), {seen}" if role != candidate else f"{role}, {seen}",
             line={"color": _ROLE_COLOR[role], "dash": "dot"},
             marker={
                 "symbol": ["circle" if s == "predicted" else "star" for s in pair["source"]],

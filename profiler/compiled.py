@@ -3,6 +3,9 @@
 numba's own disk cache looks at the time stamp of the outer function's file alone, and so keeps
 stale machine code when a helper in another file changes. Here the cache folder is named after the
 content of *all* kernel sources, so that any change starts a fresh one.
+
+With `NUMBA_DISABLE_JIT` set in the environment numba is not even imported: kernels are then plain
+Python, which is how a process that must not hold numba evaluates the latency model.
 """
 
 from __future__ import annotations
@@ -15,10 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import llvmlite.binding as llvm
-import numba
-from numba.core import config as numba_config
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +25,7 @@ _KERNEL_SOURCES = (
     "profiler/steps.py",  # constants
     "profiler/latency/params.py",
     "profiler/latency/step_time.py",
+    "profiler/latency/tabulated.py",
     "tuner/simulator/*.py",
 )
 
@@ -38,6 +38,10 @@ _INNER = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": T
 def kernel_digest() -> str:
     """Digest of every kernel source, and of what else decides whether machine code fits here:
     numba's and Python's version, the processor, and the checking mode."""
+    import llvmlite.binding as llvm
+    import numba
+    from numba.core import config as numba_config
+
     processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
     mode = f"{numba.__version__} {sys.implementation.cache_tag} {numba_config.BOUNDSCHECK}"
     digest = hashlib.sha256(f"{mode} {processor}".encode())
@@ -64,7 +68,7 @@ def is_cached(function: Callable[..., Any]) -> bool:
     """Whether calling the kernel `function` needs no compiler: its machine code is on disk, or
     `NUMBA_DISABLE_JIT=1` asks for none."""
     name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbc"
-    return bool(numba_config.DISABLE_JIT) or any(cache_folder().glob(f"*/{name}"))
+    return not _compiles() or any(cache_folder().glob(f"*/{name}"))
 
 
 def compiled(function: F) -> F:
@@ -89,9 +93,21 @@ def inner(function: F) -> F:
     return _compile(function, _OPTIONS | _INNER)
 
 
+def _compiles() -> bool:
+    """Whether there is a compiler: `NUMBA_DISABLE_JIT` switches it off."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return False
+    from numba.core import config as numba_config
+
+    return not numba_config.DISABLE_JIT
+
+
 def _compile(function: F, options: dict[str, Any]) -> F:
-    if numba_config.DISABLE_JIT:
+    if not _compiles():
         return function
+    import numba
+    from numba.core import config as numba_config
+
     saved = numba_config.CACHE_DIR
     numba_config.CACHE_DIR = str(cache_folder())
     try:

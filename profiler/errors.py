@@ -5,7 +5,8 @@ StallfreeError                  a fault; the command line prints one line and ex
 │   ├── TraceError              recorded traffic
 │   ├── StudyError              study file
 │   ├── KnobError               an engine setting
-│   └── ModelFolderError        a model folder or its config.json
+│   ├── ModelFolderError        a model folder or its config.json
+│   └── SiliconError            the published GPU data does not hold what was asked for
 ├── EngineError                 a real engine did not do its part
 │   ├── EngineStartError        refused a flag, ran out of memory, never became ready
 │   ├── EngineVersionError      a version that the simulator's rules were not checked for
@@ -47,6 +48,10 @@ class KnobError(InputError):
 
 class ModelFolderError(InputError):
     """A model folder, or the `config.json` in it, cannot be used."""
+
+
+class SiliconError(InputError):
+    """The published GPU data does not hold a model, GPU or number format, or nothing fits it."""
 
 
 class EngineError(StallfreeError):

@@ -115,6 +115,34 @@ def gaps_path(path: Path) -> Path:
 
 
 @dataclass(frozen=True)
+class LateSteps:
+    """How well a rehearsed engine kept to the latency model's time. Durations in seconds."""
+
+    num_steps: int
+    num_late: int
+    """steps that ended more than a tenth of their time, and more than 1 ms, too late"""
+    late_s: float
+    """by how much those were late, summed"""
+    modelled_s: float
+    """what all steps should have taken, summed"""
+
+    @property
+    def late_share(self) -> float:
+        """Part of the steps that were late."""
+        return self.num_late / max(1, self.num_steps)
+
+    @property
+    def mean_late_s(self) -> float:
+        """Mean lateness of the late steps; 0 when none was."""
+        return self.late_s / max(1, self.num_late)
+
+    @property
+    def slowdown(self) -> float:
+        """Time lost by late steps as a part of what all steps should have taken."""
+        return self.late_s / self.modelled_s if self.modelled_s else 0.0
+
+
+@dataclass(frozen=True)
 class TokenTimes:
     """What a replay saw: for each request, the client-side time of every token."""
 
@@ -130,6 +158,8 @@ class TokenTimes:
     """(N,) the engine reported an error."""
     origin_s: float = 0.0
     """start of the replay on the machine's monotonic clock, seconds"""
+    late_steps: LateSteps | None = None
+    """of a rehearsed engine; None for one that computes"""
 
 
 def outcomes_from_token_times(

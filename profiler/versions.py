@@ -32,7 +32,8 @@ from packaging.version import InvalidVersion, Version
 from profiler.errors import EngineVersionError
 from profiler.knobs import KNOBS
 
-MIRRORED_ENGINE = "vllm"
+MIRRORED_ENGINES = ("vllm", "rehearsal")
+"""engines that are a vLLM, by their names here"""
 CHECKED = ("0.24", "0.26", "0.27", "0.31", "0.32")
 """minor releases compared with the simulator"""
 
@@ -196,7 +197,7 @@ class EngineUse:
 
 def unchecked_reason(use: EngineUse) -> str | None:
     """Why the simulator's rules may not hold for `use`, as half a sentence; None when they do."""
-    if use.engine != MIRRORED_ENGINE:
+    if use.engine not in MIRRORED_ENGINES:
         return None
     try:
         version = Version(use.version)

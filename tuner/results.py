@@ -21,13 +21,14 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from profiler.errors import ResultsError
 from profiler.outcomes import Outcomes
+from tuner.candidate import Candidate, Evidence
 
 SCHEMA_VERSION = 2
 DEFAULT_ROOT = Path("stallfree-runs")
@@ -42,29 +43,9 @@ class Verdict(StrEnum):
     """the engine's default meets the SLOs, and no confirmed candidate measured better"""
     NOTHING_MET = "nothing_met"
     """no confirmed configuration met the SLOs; `recommended` holds the closest one"""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One configuration, predicted and measured. Metrics are `Metrics.to_dict` dictionaries."""
-
-    label: str
-    settings: dict[str, Any]
-    """settings that are not left to the engine"""
-    predicted: dict[str, Any] | None
-    """of the traffic that was replayed"""
-    measured: dict[str, Any] | None
-    """as the client saw it, all rounds pooled"""
-    corrected: dict[str, Any] | None
-    """measured, scaled to the machine speed of the profile (first order)"""
-    replays: list[dict[str, Any]]
-    """per round: speed of the machine against the profile, fidelity"""
-    resolved: dict[str, Any]
-    """every setting, as the engine resolved it"""
-    not_sampled: list[str] = field(default_factory=list)
-    """what its steps may reach that the latency model was not sampled for, in words"""
-    failure: str | None = None
-    """why it could not be measured"""
+    PREDICTED = "predicted"
+    """nothing was measured, for there was no engine to measure: `recommended` is the best by
+    prediction, and `meets_slo` and `misses` are predictions, too"""
 
 
 @dataclass(frozen=True)
@@ -90,9 +71,16 @@ class Results:
     engine: dict[str, Any]
     """name, model and arguments to start it with"""
     provenance: dict[str, Any]
+    evidence: Evidence
+    """what the candidates' figures are"""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        """Plain data; each candidate's figures are called what they are (`evidence`)."""
+        plain = {"schema_version": SCHEMA_VERSION, **asdict(self), "note": self.evidence.note}
+        plain["default"] = self.default.to_dict(self.evidence)
+        plain["recommended"] = self.recommended.to_dict(self.evidence)
+        plain["candidates"] = [c.to_dict(self.evidence) for c in self.candidates]
+        return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Results:
@@ -105,9 +93,10 @@ class Results:
         try:
             known = {f.name: plain[f.name] for f in fields(cls)}
             known["verdict"] = Verdict(known["verdict"])
+            evidence = known["evidence"] = Evidence(known["evidence"])
             for name in ("default", "recommended"):
-                known[name] = Candidate(**known[name])
-            known["candidates"] = [Candidate(**c) for c in known["candidates"]]
+                known[name] = Candidate.from_dict(known[name], evidence)
+            known["candidates"] = [Candidate.from_dict(c, evidence) for c in known["candidates"]]
             return cls(**known)
         except (KeyError, TypeError, ValueError) as error:
             raise ResultsError(
@@ -145,6 +134,11 @@ class RunFolder:
     @property
     def profile(self) -> Path:
         return self.path / "profile"
+
+    @property
+    def model(self) -> Path:
+        """the model's config.json, where a rehearsal needs a copy"""
+        return self.path / "model"
 
     @property
     def bundle(self) -> Path:

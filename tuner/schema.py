@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from profiler.engine_config import EngineConfig, check_value, knob
 from profiler.engines import ENGINES
 from profiler.engines.base import EngineSpec
+from profiler.engines.silicon.spec import ENGINES_WITH_DATA, SiliconSpec, Terms
 from profiler.errors import KnobError
 
 Scalar = bool | int | float | str
@@ -75,16 +76,45 @@ class EngineSection(_Section):
         return config
 
 
+class TermsSection(_Section):
+    """What published kernel times leave out (`profiler.engines.silicon.spec.Terms`)."""
+
+    step_s: float = Field(default=Terms.step_s, ge=0)
+    host_s: float = Field(default=Terms.host_s, ge=0)
+    host_per_running_s: float = Field(default=Terms.host_per_running_s, ge=0)
+    frontend_s: float = Field(default=Terms.frontend_s, ge=0)
+    graph_padding: bool = Terms.graph_padding
+
+
+class SiliconSection(_Section):
+    """Predict on a GPU from published measurements; the model defaults to the engine's."""
+
+    system: str
+    model: str | None = None
+    tp: int = Field(default=1, ge=1)
+    weight_dtype: str = "auto"
+    kv_dtype: str = "auto"
+    expert_parallel: bool = False
+    terms: TermsSection = TermsSection()
+    calibrate: str | None = None
+    """measured profile to correct the latency model with"""
+
+
 class ProfileSection(_Section):
-    """Measure for `budget_s` seconds, or use the finished profile in `path`."""
+    """Measure for `budget_s` seconds, use the finished profile in `path`, or predict (`silicon`)
+    from published GPU measurements."""
 
     budget_s: float | None = Field(default=None, gt=0)
     path: str | None = None
+    silicon: SiliconSection | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if (self.budget_s is None) == (self.path is None):
-            raise ValueError("give exactly one of budget_s (measure) and path (a finished profile)")
+        if sum(way is not None for way in (self.budget_s, self.path, self.silicon)) != 1:
+            raise ValueError(
+                "give exactly one of budget_s (measure), path (a finished profile) and silicon "
+                "(published GPU measurements)"
+            )
         return self
 
 
@@ -205,6 +235,24 @@ class Study(_Section):
             raise ValueError(f"{both[0]} is both fixed in engine.config and searched; remove one")
         return self
 
+    @model_validator(mode="after")
+    def _predictable(self) -> Self:
+        silicon = self.profile.silicon
+        if silicon is None:
+            return self
+        if self.engine.name not in ENGINES_WITH_DATA:
+            raise ValueError(
+                f"profile.silicon predicts {', '.join(ENGINES_WITH_DATA)}, got engine.name "
+                f"{self.engine.name!r}; change one of them"
+            )
+        for name, value in self.silicon_spec().engine_args().items():
+            if self.engine.args.get(name, value) != value:
+                raise ValueError(
+                    f"engine.args.{name} is {self.engine.args[name]} and profile.silicon asks for "
+                    f"{value}; make them equal"
+                )
+        return self
+
     @property
     def acceptance(self) -> float | tuple[float, ...] | None:
         """Acceptance of draft tokens, as `simulate` takes it."""
@@ -215,6 +263,23 @@ class Study(_Section):
     def fixed(self) -> EngineConfig:
         """The settings that are not searched."""
         return EngineConfig.from_settings(self.engine.config)
+
+    def silicon_spec(self) -> SiliconSpec:
+        """What `profile.silicon` asks for."""
+        silicon = self.profile.silicon
+        assert silicon is not None  # callers look first
+        args = self.engine.args
+        return SiliconSpec(
+            model=silicon.model or self.engine.model,
+            system=silicon.system,
+            engine=self.engine.name,
+            tp=silicon.tp,
+            weight_dtype=silicon.weight_dtype,
+            kv_dtype=silicon.kv_dtype,
+            expert_parallel=silicon.expert_parallel,
+            memory_fraction=float(args.get("gpu_memory_utilization", SiliconSpec.memory_fraction)),
+            terms=Terms(**silicon.terms.model_dump()),
+        )
 
     def engine_spec(self, config: EngineConfig) -> EngineSpec:
         """The study's engine with `config`."""

@@ -14,10 +14,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from profiler.engines.rehearsal.spec import LATENCY_MODEL
 from profiler.errors import StudyError
 from profiler.traffic.trace import Trace
 from tuner.messages import one_line
-from tuner.schema import Study
+from tuner.schema import SiliconSection, Study
 
 
 class _Loader(yaml.SafeLoader):
@@ -59,8 +60,8 @@ def _checked(content: dict[str, Any], what: str) -> Study:
 
 _EXCLUDES = {
     "traffic.path": ("like", "format", "map"),
-    "profile.path": ("budget_s",),
-    "profile.budget_s": ("path",),
+    "profile.path": ("budget_s", "silicon"),
+    "profile.budget_s": ("path", "silicon"),
 }
 """key -> keys of its section that go when it is set"""
 
@@ -85,8 +86,23 @@ def _absolute(study: Study, base: Path) -> Study:
     profile = study.profile
     if profile.path is not None:
         profile = profile.model_copy(update={"path": str(base / Path(profile.path).expanduser())})
-    engine = study.engine.model_copy(update={"model": model})
+    if profile.silicon is not None:
+        profile = profile.model_copy(update={"silicon": _absolute_silicon(profile.silicon, base)})
+    args = dict(study.engine.args)
+    named = args.get(LATENCY_MODEL)
+    if isinstance(named, str) and (base / Path(named).expanduser()).exists():
+        args[LATENCY_MODEL] = str(base / Path(named).expanduser())
+    engine = study.engine.model_copy(update={"model": model, "args": args})
     return study.model_copy(update={"traffic": traffic, "profile": profile, "engine": engine})
+
+
+def _absolute_silicon(silicon: SiliconSection, base: Path) -> SiliconSection:
+    changes = {}
+    if silicon.model is not None and (base / Path(silicon.model).expanduser()).exists():
+        changes["model"] = str(base / Path(silicon.model).expanduser())
+    if silicon.calibrate is not None:
+        changes["calibrate"] = str(base / Path(silicon.calibrate).expanduser())
+    return silicon.model_copy(update=changes)
 
 
 def _model_path(model: str, base: Path) -> str:

@@ -21,4 +21,4 @@ def page() -> None:
         data.trials(results), data.confirmed(results), results.slo[chosen]
     )
     st.plotly_chart(figure, key="front")
-    st.caption("Stars are measured on the real engine; the dotted line leads to the prediction.")
+    st.caption(f"Stars are {results.evidence.note}; the dotted line leads to the prediction.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import data
+from tuner.results import Verdict
 
 
 def page() -> None:
@@ -17,14 +18,17 @@ def page() -> None:
     st.dataframe(data.overview(found), hide_index=True)
     name = st.selectbox("Run", list(found), key="run")
     results = found[name]
-    if results.meets_slo:
-        st.success(f"{results.recommended.label} meets the SLOs, measured.")
+    if results.verdict is Verdict.PREDICTED:
+        st.info(f"{results.recommended.label} is best by prediction; nothing was measured.")
+    elif results.meets_slo:
+        st.success(f"{results.recommended.label} meets the SLOs, {results.evidence}.")
     else:
         missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
         st.warning(
             f"Nothing met the SLOs. Closest: {results.recommended.label}; it misses {missed}."
         )
-    st.subheader("Predicted and measured")
+    st.subheader(f"Predicted and {results.evidence}")
+    st.caption(results.evidence.note)
     st.dataframe(data.confirmed(results), hide_index=True)
     st.subheader("Recommended settings")
     st.json(results.recommended.settings)

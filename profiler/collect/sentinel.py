@@ -104,14 +104,20 @@ def last_token_s(times: TokenTimes) -> float:
 
 def _out_s(times: TokenTimes, steps: StepSamples) -> FloatArray:
     """From the end of each step that gave a token to that token."""
+    ends = step_ends_s(steps)
+    tokens = times.origin_s + times.token_s[0]
+    num = min(tokens.size, ends.size)
+    return np.asarray(tokens[tokens.size - num :] - ends[ends.size - num :], dtype=np.float64)
+
+
+def step_ends_s(steps: StepSamples) -> FloatArray:
+    """(S,) the engine's clock at the output of each step; S consecutive steps."""
     ends = np.empty(steps.num_steps)
     end_s = -np.inf
     for i in range(steps.num_steps):
         end_s = max(end_s, steps.start_s[i] + steps.schedule_s[i]) + steps.exec_s[i]
         ends[i] = end_s
-    tokens = times.origin_s + times.token_s[0]
-    num = min(tokens.size, ends.size)
-    return np.asarray(tokens[tokens.size - num :] - ends[ends.size - num :], dtype=np.float64)
+    return ends
 
 
 def smoothed_s(readings: Sequence[Reading]) -> FloatArray:

@@ -6,10 +6,15 @@ from collections.abc import Callable
 
 from profiler.engines.base import Engine, EngineSpec
 from profiler.engines.fake import FakeEngine
+from profiler.engines.rehearsal.driver import RehearsalEngine
 from profiler.engines.vllm.driver import VllmEngine
 from profiler.errors import InputError
 
-ENGINES: dict[str, Callable[[EngineSpec], Engine]] = {"vllm": VllmEngine, "fake": FakeEngine}
+ENGINES: dict[str, Callable[[EngineSpec], Engine]] = {
+    "vllm": VllmEngine,
+    "rehearsal": RehearsalEngine,
+    "fake": FakeEngine,
+}
 
 
 def start_engine(spec: EngineSpec) -> Engine:

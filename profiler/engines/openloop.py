@@ -23,6 +23,9 @@ Stream = AsyncIterator[int]
 Prepare = Callable[[int], Callable[[], Stream]]
 """`prepare(i)` makes request i up, ahead of its time; calling what it returns sends it"""
 
+_TICK_S = 1.1e-3
+"""event loops wait in whole milliseconds, rounded up"""
+
 
 class OpenLoop:
     """One open-loop run over N requests. Times are seconds from the start of the run.
@@ -61,8 +64,14 @@ class OpenLoop:
         async with asyncio.TaskGroup() as group:
             for i, intended_s in enumerate(self._arrival_s.tolist()):
                 send = self._prepare(i)
-                await asyncio.sleep(max(0.0, intended_s - self._now()))
+                await self._until(intended_s)
                 group.create_task(self._follow(i, send))
+
+    async def _until(self, intended_s: float) -> None:
+        """Sleep, but go through the event loop again and again in the last moment."""
+        await asyncio.sleep(max(0.0, intended_s - self._now() - _TICK_S))
+        while self._now() < intended_s:
+            await asyncio.sleep(0)
 
     def silence_s(self) -> float:
         """Seconds without a token, or without a request sent, while answers are outstanding."""

@@ -16,7 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import LatencyModelError, OutsideSampledError
-from profiler.latency.params import GRID, NO_TABLE, StepTimeParams
+from profiler.latency.params import (
+    GRID,
+    NO_TABLE,
+    NO_TABLES,
+    SCALARS,
+    StepTables,
+    StepTimeParams,
+)
 from profiler.latency.region import SampledRegion, columns_of
 from profiler.latency.step_time import BatchColumns, fill_times
 from profiler.steps import StepSamples
@@ -103,6 +110,7 @@ class StepTimeModel:
         table = self.params.table
         params = self.params._asdict()
         params["table"] = table.tolist() if table.size else None
+        params["tables"] = _tables_to_dict(self.params.tables)
         data = {
             "schema_version": SCHEMA_VERSION,
             "params": params,
@@ -150,8 +158,23 @@ def _params_from(data: dict[str, Any]) -> StepTimeParams:
     if data["table"] is not None:
         table = np.array(data["table"], dtype=np.float64).reshape(3, GRID + 1, GRID)
     optional = {"encoder_token_s": 0.0}  # given by hand; no profile measures it
-    scalars = {n: float((optional | data)[n]) for n in StepTimeParams._fields if n != "table"}
-    return StepTimeParams(table=table, **scalars)
+    scalars = {n: float((optional | data)[n]) for n in SCALARS}
+    return StepTimeParams(table=table, tables=_tables_from(data["tables"]), **scalars)
+
+
+def _tables_to_dict(tables: StepTables) -> dict[str, Any] | None:
+    if not tables.decode_step_s.size:
+        return None
+    return {name: array.tolist() for name, array in tables._asdict().items()}
+
+
+def _tables_from(data: dict[str, Any] | None) -> StepTables:
+    if data is None:
+        return NO_TABLES
+    arrays = {n: np.array(data[n], dtype=np.float64) for n in StepTables._fields}
+    size = arrays["attention_s"].shape[-1]
+    arrays["attention_s"] = arrays["attention_s"].reshape(4, size + 1, size)
+    return StepTables(**arrays)
 
 
 def load_latency_model(name_or_path: str | Path) -> StepTimeModel:
@@ -162,6 +185,11 @@ def load_latency_model(name_or_path: str | Path) -> StepTimeModel:
     LatencyModelError
         Neither such a name nor such a file, or the file cannot be used.
     """
+    return StepTimeModel.load(latency_model_file(name_or_path))
+
+
+def latency_model_file(name_or_path: str | Path) -> Path:
+    """Where the latency model is that `load_latency_model` would read. Raises as it does."""
     shipped = {p.stem: p for p in EXAMPLES.glob("*.json")}
     path = shipped.get(str(name_or_path), Path(name_or_path))
     if path.is_dir():
@@ -171,4 +199,4 @@ def load_latency_model(name_or_path: str | Path) -> StepTimeModel:
             f"no latency model {str(name_or_path)!r}: neither a file nor one of "
             f"{', '.join(sorted(shipped))}; give a profile's step_time.json"
         )
-    return StepTimeModel.load(path)
+    return path

@@ -8,11 +8,30 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 GRID = 8
 """nodes along each axis of a table of factors"""
 NO_TABLE = np.empty((0, 0, 0))
 """a table that corrects nothing"""
+
+
+class StepTables(NamedTuple):
+    """Step times as tables instead of roofline terms; read by `tabulated.tabulated_time`, written
+    by `profiler.engines.silicon.tabulate`. The axes of a grid are fourth roots of its coordinates.
+    """
+
+    decode_step_s: FloatArray
+    """(D + 1,) seconds of a decode-only step by number of decodes, without their context"""
+    chunk_step_s: FloatArray
+    """(T + 1,) seconds of a step with chunks by its number of tokens, without attention"""
+    attention_s: FloatArray
+    """(4, M + 1, M) seconds of attention at the nodes of four grids (`tabulated` names them), and
+    in row M of each the place of the grid, as in `StepTimeParams.table`; M is at least 4"""
+
+
+NO_TABLES = StepTables(np.empty(0), np.empty(0), np.empty((0, 0, 0)))
+"""none: the roofline terms count"""
 
 
 class StepTimeParams(NamedTuple):
@@ -61,6 +80,8 @@ class StepTimeParams(NamedTuple):
     """(3, GRID + 1, GRID): by region the factors at the grid nodes, and in row GRID the place of
     the grid: origin and scale of the first axis, origin and scale of the second. `NO_TABLE`, which
     is empty, for none."""
+    tables: StepTables
+    """step times that replace every term above; `NO_TABLES` for none"""
     encoder_token_s: float
     """seconds per image token that the vision encoder computes, on top of everything else; written
     by hand, because no fit measures it: 0 without"""
@@ -70,8 +91,12 @@ class StepTimeParams(NamedTuple):
     """host time per running request"""
 
 
+SCALARS = tuple(name for name in StepTimeParams._fields if name not in ("table", "tables"))
+"""the coefficients that are single numbers"""
+
+
 def plain_params(**coefficients: float) -> StepTimeParams:
-    """Parameters without a table; what is not given is 0."""
-    values = dict.fromkeys(StepTimeParams._fields, 0.0) | coefficients
-    del values["table"]
-    return StepTimeParams(table=NO_TABLE, **{name: float(value) for name, value in values.items()})
+    """Parameters without tables; what is not given is 0."""
+    values = dict.fromkeys(SCALARS, 0.0) | coefficients
+    numbers = {name: float(value) for name, value in values.items()}
+    return StepTimeParams(table=NO_TABLE, tables=NO_TABLES, **numbers)

@@ -27,7 +27,7 @@ _SPLIT_SEED = 7919
 
 @dataclass(frozen=True)
 class RegionError:
-    """Held-out error of one region. Errors are absolute and relative: |predicted/measured - 1|."""
+    """Error of one region. Errors are absolute and relative: |predicted / reference - 1|."""
 
     region: str
     """one of REGION_NAMES, or "all" """
@@ -49,6 +49,8 @@ class HeldOutReport:
     """(p95 - p5) / median of the sentinel's time in this profile; None without sentinels"""
     step_noise: float | None = None
     """median error that a perfect model would have on decode-only steps: see `step_noise_of`"""
+    reference: str = "steps of held-out configurations"
+    """what predictions were compared with"""
 
     @property
     def worst_median(self) -> float:
@@ -66,6 +68,7 @@ class HeldOutReport:
             not_sampled=tuple(data["not_sampled"]),
             sentinel_spread=data["sentinel_spread"],
             step_noise=data["step_noise"],
+            reference=str(data["reference"]),
         )
 
 

@@ -6,7 +6,8 @@ simulated latency model cannot drift apart.
 The plain form is a sum of non-negative roofline terms (Williams, Waterman and Patterson, "Roofline:
 an insightful visual performance model", CACM 52(4), 2009): memory traffic and arithmetic each grow
 linearly in tokens or in tokens of context, and the linear layers change slope where arithmetic
-overtakes the reading of the weights. A small table of factors per kind of step may correct it.
+overtakes the reading of the weights. Tables of step times (`profiler.latency.tabulated`) may stand
+in its place. A small table of factors per kind of step may correct either.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from profiler.compiled import compiled
+from profiler.compiled import compiled, inner
 from profiler.latency.params import GRID, StepTimeParams
+from profiler.latency.tabulated import bilinear, tabulated_time
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 
 FloatArray = npt.NDArray[np.float64]
@@ -55,7 +57,7 @@ class BatchShape(NamedTuple):
     """image tokens that the encoder computes in this step, before the model runs"""
 
 
-@compiled
+@inner
 def step_region(batch: BatchShape) -> int:
     """DECODE_ONLY, CHUNK_ONLY or MIXED."""
     if batch.prefill_tokens == 0:
@@ -65,7 +67,7 @@ def step_region(batch: BatchShape) -> int:
     return MIXED
 
 
-@compiled
+@inner
 def roofline_time(params: StepTimeParams, batch: BatchShape) -> float:
     """Sum of the roofline terms, at least the floor; seconds."""
     tokens = float(batch.prefill_tokens + batch.num_decodes)
@@ -91,7 +93,7 @@ def roofline_time(params: StepTimeParams, batch: BatchShape) -> float:
     return max(params.floor_s, seconds + cold_time(params, batch))
 
 
-@compiled
+@inner
 def cold_time(params: StepTimeParams, batch: BatchShape) -> float:
     """What a change of kind costs: a step after one of another kind, or after none; seconds."""
     if batch.prefill_tokens == 0:
@@ -104,7 +106,7 @@ def cold_time(params: StepTimeParams, batch: BatchShape) -> float:
     return seconds
 
 
-@compiled
+@inner
 def first_coordinate(batch: BatchShape) -> float:
     """Root of num_decodes in a decode-only step, else of prefill_tokens."""
     if batch.prefill_tokens == 0:
@@ -112,7 +114,7 @@ def first_coordinate(batch: BatchShape) -> float:
     return math.sqrt(batch.prefill_tokens)
 
 
-@compiled
+@inner
 def second_coordinate(batch: BatchShape) -> float:
     """Root of the context per decode, of the attention pairs per prefill token (no decodes), or
     of num_decodes (mixed)."""
@@ -123,7 +125,7 @@ def second_coordinate(batch: BatchShape) -> float:
     return math.sqrt(batch.num_decodes)
 
 
-@compiled
+@inner
 def table_factor(table: FloatArray, batch: BatchShape) -> float:
     """Factor of the batch by bilinear interpolation in the table of its region; 1 without one.
 
@@ -139,20 +141,19 @@ def table_factor(table: FloatArray, batch: BatchShape) -> float:
     y: float = min(GRID - 1.0, max(0.0, second))
     i = min(int(x), GRID - 2)
     j = min(int(y), GRID - 2)
-    u = x - i
-    v = y - j
-    low = (1.0 - v) * table[region, i, j] + v * table[region, i, j + 1]
-    high = (1.0 - v) * table[region, i + 1, j] + v * table[region, i + 1, j + 1]
-    factor: float = (1.0 - u) * low + u * high
+    factor: float = bilinear(table, region, i, j, (x - i, y - j))
     return factor
 
 
 @compiled
 def step_time(params: StepTimeParams, batch: BatchShape) -> float:
     """Device seconds of one step, without host time."""
-    seconds: float = roofline_time(params, batch) * table_factor(params.table, batch)
-    seconds += params.encoder_token_s * batch.encoder_tokens
-    return seconds
+    if params.tables.decode_step_s.size > 0:
+        seconds: float = tabulated_time(params.tables, batch)
+    else:
+        seconds = roofline_time(params, batch)
+    seconds *= table_factor(params.table, batch)
+    return seconds + params.encoder_token_s * batch.encoder_tokens
 
 
 @compiled

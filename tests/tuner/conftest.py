@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from profiler.outcomes import TokenTimes, outcomes_from_token_times
+from tuner.candidate import Candidate, Evidence
 from tuner.intervals import over_windows
 from tuner.metrics import compute
-from tuner.results import Candidate, Results, SavedReplay, Verdict
+from tuner.results import Results, SavedReplay, Verdict
 from tuner.slo import Limits, Slo
 
 SLO = Slo(("default",), (Limits(ttft_p99_s=1.0, itl_p99_s=0.1),))
@@ -87,4 +88,5 @@ def results() -> Results:
             "environment": {"VLLM_CPU_KVCACHE_SPACE": "1"},
         },
         provenance={"trace_digest": "0123456789abcdef", "trace_source": "by hand"},
+        evidence=Evidence.MEASURED,
     )

@@ -1,4 +1,4 @@
-"""`stallfree profile`: measure a study's engine and fit its step-latency model."""
+"""`stallfree profile`: a step-latency model, measured on an engine or predicted for a GPU."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+_GPU = "Without a GPU (--silicon)"
+
 
 def profile(
-    study: Annotated[Path, typer.Argument(help="Study file (YAML).")],
+    study: Annotated[
+        Path | None, typer.Argument(help="Study file (YAML); none with --silicon.")
+    ] = None,
     budget: Annotated[
         str | None, typer.Option(help="Longest time to measure, for example 90s or 5m.")
     ] = None,
@@ -29,31 +33,114 @@ def profile(
         ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    silicon: Annotated[
+        bool,
+        typer.Option(
+            "--silicon",
+            help="Predict from published GPU measurements instead of measuring an engine.",
+            rich_help_panel=_GPU,
+        ),
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Bundled model name, or the model's config.json.", rich_help_panel=_GPU),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="GPU, for example h200_sxm.", rich_help_panel=_GPU)
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Engine.", rich_help_panel=_GPU)] = "vllm",
+    tp: Annotated[int, typer.Option(min=1, help="Tensor-parallel GPUs.", rich_help_panel=_GPU)] = 1,
+    weight_dtype: Annotated[
+        str,
+        typer.Option(
+            help="bfloat16, fp8, fp8_block, nvfp4, ...; auto: the checkpoint's.",
+            rich_help_panel=_GPU,
+        ),
+    ] = "auto",
+    kv_dtype: Annotated[
+        str, typer.Option(help="bfloat16 or fp8; auto: the engine's.", rich_help_panel=_GPU)
+    ] = "auto",
+    expert_parallel: Annotated[
+        bool,
+        typer.Option(
+            "--expert-parallel", help="Spread experts over the GPUs.", rich_help_panel=_GPU
+        ),
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Engine setting that is not left to the engine; repeat for more.",
+            rich_help_panel=_GPU,
+        ),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TERM",
+            help="Leave out step_s, host_s, host_per_running_s, frontend_s or graph_padding.",
+            rich_help_panel=_GPU,
+        ),
+    ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            help="Measured profile of that GPU to correct the prediction with.",
+            rich_help_panel=_GPU,
+        ),
+    ] = None,
 ) -> None:
-    """Start the engine, measure its steps, fit the latency model, and report its held-out error.
+    """Measure the engine's steps (or predict them), fit the latency model, and report its error.
 
-    The report says how far predictions were off on steps left out of the fit, region by region,
-    and which regions were not sampled.
+    With a study: starts the engine. The report says how far predictions were off on steps left out
+    of the fit, region by region, and which regions were not sampled.
+
+    With --silicon: no engine, no GPU. Published kernel times of a model on a GPU become a profile
+    like any other, for `tune --profile`, `simulate --latency-model` and studies; the report says
+    how far the tables are from their source. Example:
+
+    stallfree profile --silicon --model meta-llama/Meta-Llama-3.1-70B --system h200_sxm --tp 4
     """
+    from profiler.errors import StudyError
     from tuner.cli.console import RichUi, print_json, run_folder, stdout
     from tuner.cli.durations import seconds
-    from tuner.cli.heldout import print_heldout
+    from tuner.cli.heldout import print_profile
+    from tuner.cli.predict import SiliconRequest, predict_from_options
     from tuner.search.tune import measure, save_profile
     from tuner.study import build_trace, load_study, overridden
 
-    wanted = None if budget is None else seconds(budget)
-    changes = {
-        "traffic.path": trace,
-        "search.seed": seed,
-        "profile.budget_s": wanted,
-        "engine.unchecked": unchecked_engine or None,
-    }
-    checked = overridden(load_study(study), changes)
-    place = out if out is not None else run_folder(None, checked.name).profile
-    measured = measure(checked, build_trace(checked), RichUi())
+    if silicon and study is None:
+        request = SiliconRequest(
+            model=model,
+            system=system,
+            engine=engine,
+            tp=tp,
+            weight_dtype=weight_dtype,
+            kv_dtype=kv_dtype,
+            expert_parallel=expert_parallel,
+            settings=tuple(settings or ()),
+            without=tuple(without or ()),
+            calibrate=calibrate,
+        )
+        measured, place = predict_from_options(request, out, RichUi())
+    elif study is not None and not silicon:
+        wanted = None if budget is None else seconds(budget)
+        changes = {
+            "traffic.path": trace,
+            "search.seed": seed,
+            "profile.budget_s": wanted,
+            "engine.unchecked": unchecked_engine or None,
+        }
+        checked = overridden(load_study(study), changes)
+        place = out if out is not None else run_folder(None, checked.name).profile
+        measured = measure(checked, build_trace(checked), RichUi())
+    else:
+        raise StudyError("give either a study or --silicon with --model and --system")
     save_profile(measured, place)
     if json:
-        print_json({"profile": str(place), "facts": measured.facts})
+        report = measured.report.to_dict()
+        print_json({"profile": str(place), "facts": measured.facts, "report": report})
         return
-    print_heldout(measured.report, stdout)
+    print_profile(measured, stdout)
     stdout.print(f"Profile: {place}", highlight=False, soft_wrap=True)

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tuner.candidate import Candidate, Evidence
 from tuner.cli.charts import Series, chart, is_wide
 from tuner.intervals import ALL, odds
-from tuner.results import Candidate, Results, Verdict
+from tuner.results import Results, Verdict
 
 _ROWS = (
     ("TTFT p50, ms", "ttft_p50_s", 1e3),
@@ -32,7 +33,8 @@ def print_results(results: Results, console: Console) -> None:
     for candidate in results.candidates:
         if candidate.failure is not None:
             console.print(
-                f"{candidate.label} was not measured: {candidate.failure}", highlight=False
+                f"{candidate.label} was not {results.evidence}: {candidate.failure}",
+                highlight=False,
             )
     for sentence in results.recommended.not_sampled:
         console.print(f"Not sampled by the latency model: {sentence}", highlight=False)
@@ -51,27 +53,53 @@ def settings_table(results: Results) -> Table:
 
 
 def metrics_table(results: Results) -> Table:
-    """Predicted against measured, for the default and the recommended configuration."""
-    table = Table(title="predicted, and measured on the real engine", caption=_CAPTION)
+    """Predicted against measured (or rehearsed), for the default and the recommended one."""
+    names, title, caption = _layout(results)
+    table = Table(title=title, caption=caption)
     table.add_column("figure")
-    for name in ("predicted", "measured", "at profile speed", "error"):
+    for name in names:
         table.add_column(name, justify="right")
     shown = {"engine default": results.default, "recommended": results.recommended}
     for name, candidate in shown.items():
         table.add_row(f"[bold]{name}[/bold]")
         for label, key, scale in _ROWS:
-            table.add_row(label, *_cells(candidate, key, scale))
-        table.add_row("machine speed", "1.00", _speeds(candidate), "1.00", "")
+            cells = _cells(candidate, key, scale)
+            cells[results.evidence.value] = cells.pop("measured")
+            table.add_row(label, *(cells[name] for name in names))
+        if _AT_SPEED in names:
+            table.add_row("machine speed", "1.00", _speeds(candidate), "1.00", "")
         for label, chance in _chances(candidate.predicted):
-            table.add_row(label, chance, "", "", "")
+            table.add_row(label, chance)
         table.add_section()
     return table
+
+
+_AT_SPEED = "at profile speed"
+
+
+def _layout(results: Results) -> tuple[list[str], str, str]:
+    """Columns, title and caption of the table of figures."""
+    if results.verdict is Verdict.PREDICTED:
+        return ["predicted"], "predicted; nothing was measured", _PREDICTED_CAPTION
+    title = f"predicted, and {results.evidence.note}"
+    names = ["predicted", results.evidence.value, _AT_SPEED, "error"]
+    if results.evidence is Evidence.REHEARSED:
+        names.remove(_AT_SPEED)
+        return names, title, _REHEARSED_CAPTION
+    return names, title, _CAPTION
 
 
 _CAPTION = (
     "predicted: with 90 % intervals, and chance to meet the SLOs, over windows of the replayed "
     "traffic; at profile speed: measured times scaled by the machine's speed during the replay; "
     "error: predicted against that"
+)
+_PREDICTED_CAPTION = (
+    "predicted: with 90 % intervals, and chance to meet the SLOs, over windows of the traffic"
+)
+_REHEARSED_CAPTION = (
+    "predicted: with 90 % intervals, and chance to meet the SLOs, over windows of the replayed "
+    "traffic; error: predicted against rehearsed; no GPU was involved"
 )
 
 
@@ -84,14 +112,20 @@ def _chances(predicted: dict[str, Any] | None) -> list[tuple[str, str]]:
     return rows + [(f"  {name}", odds(predicted, name)) for name in missed]
 
 
-def _cells(candidate: Candidate, key: str, scale: float) -> list[str]:
+def _cells(candidate: Candidate, key: str, scale: float) -> dict[str, str]:
+    """Texts of one figure, by column."""
     sources = (candidate.predicted, candidate.measured, candidate.corrected)
     predicted, measured, corrected = (_value(s, key) for s in sources)
     error = "-"
     if predicted is not None and corrected:
         error = f"{100 * (predicted - corrected) / corrected:+.1f} %"
     shown = _number(predicted, scale) + _interval(candidate.predicted, key, scale)
-    return [shown, _number(measured, scale), _number(corrected, scale), error]
+    return {
+        "predicted": shown,
+        "measured": _number(measured, scale),
+        _AT_SPEED: _number(corrected, scale),
+        "error": error,
+    }
 
 
 def _interval(metrics: dict[str, Any] | None, key: str, scale: float) -> str:
@@ -143,7 +177,10 @@ def _same(points: Iterable[dict[str, Any]], candidate: Candidate) -> list[dict[s
 
 def verdict_line(results: Results) -> str:
     """What the run found, in one line."""
-    where = f"{results.trials} configurations tried, {_num_measured(results)} measured"
+    if results.verdict is Verdict.PREDICTED:
+        return _predicted_line(results)
+    how = results.evidence.value
+    where = f"{results.trials} configurations tried, {_num_measured(results)} {how}"
     if results.verdict is Verdict.NOTHING_MET:
         missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
         return (
@@ -152,11 +189,11 @@ def verdict_line(results: Results) -> str:
         )
     if results.verdict is Verdict.DEFAULT_IS_BEST:
         return (
-            f"The engine default meets the SLOs and nothing measured better ({where})."
+            f"The engine default meets the SLOs and nothing {how} was better ({where})."
             f"{_outlook(results)}"
         )
     return (
-        f"Recommended: {results.recommended.label}; it meets the SLOs, measured ({where})."
+        f"Recommended: {results.recommended.label}; it meets the SLOs, {how} ({where})."
         f"{_outlook(results)}"
     )
 
@@ -168,6 +205,18 @@ def _outlook(results: Results) -> str:
         return ""
     beside = "" if chosen is default else f", the engine default {odds(default)}"
     return f" Predicted chance to meet them on traffic like this: {odds(chosen)}{beside}."
+
+
+def _predicted_line(results: Results) -> str:
+    chosen = results.recommended.label
+    found = f"{chosen} would meet the SLOs"
+    if results.misses:
+        missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
+        found = f"nothing would meet the SLOs; closest is {chosen}, which would miss {missed}"
+    return (
+        f"Predicted only, not measured ({results.trials} configurations tried): {found}. Rehearse "
+        "it with `stallfree confirm`, and confirm on the GPU before you rely on it."
+    )
 
 
 def _num_measured(results: Results) -> int:

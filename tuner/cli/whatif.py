@@ -19,7 +19,7 @@ from profiler.versions import EngineUse, require_checked
 from tuner.cli.console import find_run, print_json, stdout
 from tuner.intervals import odds
 from tuner.results import RunFolder, find_runs
-from tuner.search.objective import Problem, build_problem, not_sampled
+from tuner.search.objective import Problem, blocks_by_budget, build_problem, not_sampled
 from tuner.search.settings import resolve
 from tuner.simulator import Simulation
 from tuner.slo import Limits, Slo
@@ -194,7 +194,10 @@ def trace_problem(
     resolved = EngineConfig.from_settings(model.facts.get("resolved", SERVER_DEFAULTS.settings()))
     blocks = num_kv_blocks or int(model.facts.get("num_kv_blocks", SERVER_KV_BLOCKS))
     slo = Slo(traffic.class_names, (limits,) * len(traffic.class_names))
-    return Problem(traffic, model, slo, EngineConfig(), resolved, blocks, {})
+    table = () if num_kv_blocks else blocks_by_budget(model.facts)
+    return Problem(
+        traffic, model, slo, EngineConfig(), resolved, blocks, {}, kv_blocks_by_budget=table
+    )
 
 
 def print_case(case: Case, *, plots: bool, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from profiler.engine_config import EngineConfig
-from tuner.results import Results
+from tuner.results import Results, Verdict
 
 _SERVER_ARGUMENTS = ("load_format", "dtype")
 
@@ -86,11 +86,14 @@ def _lines(words: list[str]) -> list[str]:
 
 
 def _comment(results: Results) -> str:
-    met = "meets its SLOs, measured" if results.meets_slo else "DOES NOT MEET its SLOs"
+    met = f"meets its SLOs, {results.evidence}" if results.meets_slo else "DOES NOT MEET its SLOs"
+    if results.verdict is Verdict.PREDICTED:
+        met = f"WAS NOT MEASURED; it would {'' if results.meets_slo else 'not '}meet its SLOs"
     digest = str(results.provenance.get("trace_digest", ""))[:12]
     return (
         f"# Stallfree, study {results.study}: the {results.recommended.label} configuration "
-        f"{met}.\n# Traffic {digest}; see evidence.json beside this file.\n"
+        f"{met}.\n# Figures: {results.evidence.note}.\n"
+        f"# Traffic {digest}; see evidence.json beside this file.\n"
     )
 
 
@@ -115,13 +118,14 @@ def _evidence(results: Results) -> dict[str, Any]:
         "slo": results.slo,
         "misses": results.misses,
         "predicted": chosen.predicted,
-        "measured": chosen.measured,
+        "evidence": results.evidence.note,
+        results.evidence.value: chosen.measured,
         "corrected": chosen.corrected,
         "replays": chosen.replays,
         "default": {
             "settings": results.default.settings,
             "predicted": results.default.predicted,
-            "measured": results.default.measured,
+            results.evidence.value: results.default.measured,
         },
     }
 

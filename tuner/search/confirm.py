@@ -6,6 +6,11 @@ metrics are given twice: as measured, and *corrected* to the speed the profile w
 With speed = sentinel reference / sentinel around the replay, every time since a request's intended
 arrival is multiplied by the speed, TTFT and gaps alike. That is first order: it undoes the length
 of the steps, but not the longer queues that longer steps build up near saturation.
+
+A rehearsed engine (`profiler.engines.rehearsal`) does not feel the machine's speed: its steps take
+the latency model's time, or the replay is refused. Its speed is 1 by construction, and its front
+end is this machine's, so predictions take its delays: inward as timed just before the replay,
+outward as the replay's own mean, for it grows with the number of streams.
 """
 
 from __future__ import annotations
@@ -18,17 +23,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from profiler.collect import run_sentinel
+from profiler.collect import delivery_s, inward_s, run_sentinel
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import Engine
+from profiler.engines.rehearsal import REHEARSAL
 from profiler.errors import EngineStartError, EvidenceError, StallfreeError
 from profiler.latency.base import StepTimeModel
 from profiler.outcomes import Outcomes, TokenTimes, outcomes_from_token_times
 from profiler.replay import DEFAULT_MAX_LATE_S, Replay, replay
 from profiler.traffic.trace import Trace
+from tuner.candidate import Candidate
 from tuner.intervals import over_windows
 from tuner.metrics import Metrics, compute, pool
-from tuner.results import Candidate, RunFolder, SavedReplay
+from tuner.results import RunFolder, SavedReplay
 from tuner.search.objective import not_sampled
 from tuner.search.progress import Ui
 from tuner.simulator import simulate
@@ -112,7 +119,7 @@ def confirm(plan: Plan, folder: RunFolder, alive: Engines, ui: Ui) -> list[Candi
                 folder.save_replay(replay_key(plan, label), round_, saved)
             except (EngineStartError, EvidenceError) as error:
                 failures[label] = error
-                ui.stage(f"round {round_ + 1} has no measurement of {label}: {error}")
+                ui.stage(f"round {round_ + 1} has no replay of {label}: {error}")
     found = [_summary(plan, label, folder, failures.get(label)) for label in plan.configs]
     if found[0].measured is None:
         raise failures[found[0].label]
@@ -129,18 +136,26 @@ def replay_key(plan: Plan, label: str) -> str:
 
 
 def _measure(plan: Plan, label: str, round_: int, alive: Engines, ui: Ui) -> SavedReplay:
-    """One replay between two sentinels."""
+    """One replay between two sentinels; of a rehearsed engine, with its front end timed."""
     engine = alive.get(label, plan.configs[label])
-    before = run_sentinel(engine)
-    seen = _replay(plan, label, round_, engine, ui)
-    after = run_sentinel(engine)
-    speed = plan.reference_s / ((before + after) / 2)
+    if engine.facts.engine == REHEARSAL:
+        inward = inward_s(engine)
+        seen = _replay(plan, label, round_, engine, ui)
+        gauge: dict[str, Any] = {
+            "frontend_s": [inward, delivery_s(seen.times, engine.take_steps())]
+        }
+        speed = 1.0
+    else:
+        before = run_sentinel(engine)
+        seen = _replay(plan, label, round_, engine, ui)
+        after = run_sentinel(engine)
+        speed = plan.reference_s / ((before + after) / 2)
+        gauge = {"sentinel_before_s": before, "sentinel_after_s": after}
     facts = {
         "label": label,
         "settings": plan.configs[label].settings(),
         "speed": speed,
-        "sentinel_before_s": before,
-        "sentinel_after_s": after,
+        **gauge,
         "fidelity": asdict(seen.fidelity),
         "resolved": engine.facts.resolved.settings(),
         "num_kv_blocks": engine.facts.num_kv_blocks,
@@ -203,7 +218,7 @@ def _summary(plan: Plan, label: str, folder: RunFolder, failure: Exception | Non
     return Candidate(
         label=label,
         settings=settings,
-        predicted=_predict(plan, resolved, facts["num_kv_blocks"]).to_dict(),
+        predicted=_predict(plan, resolved, facts).to_dict(),
         measured=compute(pool([s.raw for s in saved]), plan.slo).to_dict(),
         corrected=compute(pool([s.corrected for s in saved]), plan.slo).to_dict(),
         replays=[_round_facts(s) for s in saved],
@@ -213,23 +228,26 @@ def _summary(plan: Plan, label: str, folder: RunFolder, failure: Exception | Non
 
 
 def _round_facts(saved: SavedReplay) -> dict[str, Any]:
-    return {k: saved.facts[k] for k in ("speed", "fidelity", "engine_version")}
+    names = ("speed", "fidelity", "engine_version", "frontend_s")
+    return {k: saved.facts[k] for k in names if k in saved.facts}
 
 
-def _predict(plan: Plan, resolved: EngineConfig, num_kv_blocks: int) -> Metrics:
+def _predict(plan: Plan, resolved: EngineConfig, facts: dict[str, Any]) -> Metrics:
     """Predicted metrics of the replayed requests, with the engine's own resolved settings.
 
     Pooled over as many rounds as are replayed, each with its own jitter: a p99 of few requests
     depends on how many there are. So is every window.
     """
+    rehearsed = facts.get("frontend_s")
+    model = plan.model.with_frontend(*rehearsed) if rehearsed else plan.model
 
     def pooled(trace: Trace, window: int) -> Outcomes:
         rounds = [
             simulate(
                 trace,
                 resolved,
-                plan.model,
-                num_kv_blocks=num_kv_blocks,
+                model,
+                num_kv_blocks=facts["num_kv_blocks"],
                 itl_limit_s=plan.slo.itl_limit_s,
                 seed=plan.seed + window * plan.rounds + round_,
                 acceptance=plan.acceptance,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profiler.engine_config import EngineConfig
+from profiler.engines.rehearsal import REHEARSAL
 from profiler.errors import KnobError, LatencyModelError, SimulationError, StudyError
 from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
@@ -40,11 +41,14 @@ class Problem:
     resolved: EngineConfig
     """every setting, as the engine resolved its default"""
     num_kv_blocks: int
+    """at the engine's default token budget"""
     space: Mapping[str, Axis]
     windows: int = 1
     """arrival windows that a candidate is scored over; 1 is the trace alone"""
     acceptance: float | tuple[float, ...] | None = None
     """of draft tokens, as `simulate` takes it"""
+    kv_blocks_by_budget: tuple[tuple[int, int], ...] = ()
+    """(token budget, KV blocks), ascending, where the profile knows it; empty: always the same"""
 
     @cached_property
     def drawn(self) -> list[Trace]:
@@ -72,13 +76,22 @@ class Problem:
             self.trace if trace is None else trace,
             full,
             self.model,
-            num_kv_blocks=full.num_gpu_blocks_override or self.num_kv_blocks,
+            num_kv_blocks=self.kv_blocks(full),
             itl_limit_s=self.slo.itl_limit_s,
             seed=seed,
             record=record,
             timeline=timeline,
             acceptance=self.acceptance,
         )
+
+    def kv_blocks(self, full: EngineConfig) -> int:
+        """KV blocks of the engine with `full`: activations of a larger step leave room for less."""
+        if full.num_gpu_blocks_override:
+            return full.num_gpu_blocks_override
+        if not self.kv_blocks_by_budget or full.max_num_batched_tokens is None:
+            return self.num_kv_blocks
+        budgets, blocks = zip(*self.kv_blocks_by_budget, strict=True)
+        return int(np.interp(full.max_num_batched_tokens, budgets, blocks))
 
     def evaluate(self, config: EngineConfig, *, seed: int = 0) -> Metrics:
         """Predicted metrics of `config` over every window.
@@ -124,6 +137,11 @@ def constraints(metrics: Metrics) -> dict[str, float]:
     return {name: min(v, NEVER_S) for name, v in metrics.violations.items()}
 
 
+def blocks_by_budget(facts: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
+    """`Problem.kv_blocks_by_budget` from the facts of a profile or of a latency model."""
+    return tuple((int(a), int(b)) for a, b in facts.get("kv_blocks_by_budget", ()))
+
+
 def not_sampled(model: StepTimeModel, config: EngineConfig, trace: Trace) -> list[str]:
     """What steps of `config` on `trace` may reach that `model` was not sampled for, in words."""
     longest = int((trace.prompt_tokens + trace.output_tokens).max(initial=1))
@@ -159,9 +177,12 @@ def require_room(trace: Trace, max_model_len: int | None) -> None:
 
 
 def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
-    """What the search evaluates. Raises `StudyError` when the profile is of another engine."""
+    """What the search evaluates. Raises `StudyError` when the profile is of another engine.
+
+    Any profile can be rehearsed.
+    """
     facts = measured.facts
-    if facts["engine"] != study.engine.name:
+    if study.engine.name not in (facts["engine"], REHEARSAL):
         raise StudyError(
             f"profile.path: the profile is of engine {facts['engine']}, the study asks for "
             f"{study.engine.name}; profile again"
@@ -178,4 +199,5 @@ def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
         space=study.search.space,
         windows=study.search.windows,
         acceptance=study.acceptance,
+        kv_blocks_by_budget=blocks_by_budget(facts),
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from profiler.errors import SimulationError
+from tuner.candidate import Candidate
 from tuner.metrics import Metrics
-from tuner.results import Candidate, Verdict
+from tuner.results import Verdict
 from tuner.search.pareto import rank
 
 
@@ -45,6 +47,19 @@ def _corrected(candidate: Candidate) -> Metrics:
     """Corrected figures, with the predicted chance: one replay shows no other windows."""
     chance = (candidate.predicted or {}).get("chance", {})
     return replace(Metrics.from_dict(candidate.corrected or {}), chance=chance)
+
+
+def recommend_predicted(candidates: Sequence[Candidate]) -> Recommendation:
+    """The best by prediction, for a run that has no engine to measure.
+
+    Raises `SimulationError` when no candidate could be predicted.
+    """
+    predicted = [c for c in candidates if c.predicted is not None]
+    if not predicted:
+        raise SimulationError(f"no configuration could be predicted: {candidates[0].failure}")
+    metrics = [Metrics.from_dict(c.predicted) for c in predicted if c.predicted is not None]
+    best = rank(metrics)[0]
+    return Recommendation(Verdict.PREDICTED, predicted[best], _misses(metrics[best]))
 
 
 def _misses(metrics: Metrics) -> dict[str, float]:

@@ -7,27 +7,34 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from profiler.collect import Profile, profile
+from profiler.collect.silicon import is_predicted, profile_silicon
 from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
 from profiler.engines.base import Engine, EngineSpec
+from profiler.engines.rehearsal import REHEARSAL
+from profiler.engines.rehearsal.spec import LATENCY_MODEL
 from profiler.errors import StudyError
 from profiler.provenance import provenance_now
 from profiler.traffic.trace import Trace
-from tuner.results import Candidate, Results, RunFolder, whole_folder, writing
+from tuner.candidate import Candidate, Evidence
+from tuner.results import Results, RunFolder, whole_folder, writing
 from tuner.schema import Study
 from tuner.search.checked import checked_engine, unchecked_note
 from tuner.search.confirm import Plan, confirm, engines
 from tuner.search.objective import Problem, build_problem, require_room, slo_of
 from tuner.search.optimize import SearchOptions, load_trials, search
 from tuner.search.pareto import Trial, front, pick
+from tuner.search.predicted import predicted_candidates
 from tuner.search.progress import Ui
-from tuner.search.recommend import recommend
+from tuner.search.recommend import Recommendation, recommend, recommend_predicted
+from tuner.search.rehearsed import confirming_spec, is_rehearsed
 from tuner.study import build_trace
 
 StartEngine = Callable[[EngineSpec], Engine]
@@ -60,7 +67,10 @@ def tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Resul
         measured = run_profile(study, folder, trace, ui, options.start)
         problem = build_problem(study, trace, measured)
         trials = run_search(study, folder, problem, ui)
-        return finish(Parts(study, folder, problem, measured, trials), ui, options.start)
+        parts = Parts(study, folder, problem, measured, trials)
+        if is_predicted(measured.facts) and study.engine.name != REHEARSAL:
+            return finish_predicted(parts, ui)
+        return finish(parts, ui, options.start)
 
 
 def confirm_again(
@@ -96,7 +106,18 @@ class Parts:
 def finish(parts: Parts, ui: Ui, start: StartEngine) -> Results:
     """Confirm, decide, and keep the results."""
     candidates = run_confirm(parts, ui, start)
-    results = build_results(parts, candidates)
+    results = build_results(parts, candidates, recommend(candidates))
+    parts.folder.save_results(results)
+    return results
+
+
+def finish_predicted(parts: Parts, ui: Ui) -> Results:
+    """Decide by prediction alone: nobody holds the device. `confirm_again` rehearses."""
+    ui.stage(
+        "the profile was made without an engine: predicted only; `stallfree confirm` rehearses"
+    )
+    candidates = predicted_candidates(parts.problem, parts.trials, parts.study.validate_.top)
+    results = build_results(parts, candidates, recommend_predicted(candidates))
     parts.folder.save_results(results)
     return results
 
@@ -137,7 +158,9 @@ def run_profile(
 
 
 def measure(study: Study, trace: Trace, ui: Ui, start: StartEngine = start_engine) -> Profile:
-    """Profile the study's engine at its default settings."""
+    """Profile the study's engine at its default settings, or predict it without one."""
+    if study.profile.silicon is not None:
+        return predict(study, ui)
     if study.profile.budget_s is None:
         raise StudyError("profile.path names a finished profile; give --budget to measure one")
     spec = study.engine_spec(study.fixed)
@@ -151,6 +174,18 @@ def measure(study: Study, trace: Trace, ui: Ui, start: StartEngine = start_engin
             budget_s=study.profile.budget_s,
             seed=study.search.seed,
             progress=progress,
+        )
+
+
+def predict(study: Study, ui: Ui) -> Profile:
+    """A profile from published measurements instead of an engine."""
+    assert study.profile.silicon is not None  # the caller looked
+    calibrate = study.profile.silicon.calibrate
+    measured = None if calibrate is None else Profile.load(Path(calibrate))
+    ui.stage("predicting step times from published measurements")
+    with ui.progress("tables") as progress:
+        return profile_silicon(
+            study.silicon_spec(), study.fixed, measured=measured, progress=progress
         )
 
 
@@ -180,16 +215,16 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
         trace=problem.trace.slice(0.0, study.validate_.seconds),
         slo=problem.slo,
         model=parts.measured.model,
-        reference_s=float(parts.measured.facts["sentinel_reference_s"]),
+        reference_s=float(parts.measured.facts.get("sentinel_reference_s", math.nan)),
         rounds=study.validate_.rounds,
         seed=study.search.seed,
         windows=study.search.windows,
         acceptance=problem.acceptance,
     )
-    ui.stage(f"confirming {len(chosen)} configurations and the engine default on the real engine")
+    ui.stage(f"confirming {len(chosen)} configurations and the engine default")
 
     def start_with(config: EngineConfig) -> Engine:
-        engine = start(study.engine_spec(config))
+        engine = start(confirming_spec(study, parts.measured.facts, parts.folder, config))
         checked_engine(study, engine)
         return engine
 
@@ -197,13 +232,14 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
         return confirm(plan, parts.folder, alive, ui)
 
 
-def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
+def build_results(
+    parts: Parts, candidates: list[Candidate], recommendation: Recommendation
+) -> Results:
     """The outcome of the run as plain data."""
-    recommendation = recommend(candidates)
-    problem, facts = parts.problem, parts.measured.facts
+    study, problem, facts = parts.study, parts.problem, parts.measured.facts
     limits = zip(problem.slo.class_names, problem.slo.limits, strict=True)
     return Results(
-        study=parts.study.name,
+        study=study.name,
         verdict=recommendation.verdict,
         meets_slo=not recommendation.misses,
         misses=recommendation.misses,
@@ -214,18 +250,27 @@ def build_results(parts: Parts, candidates: list[Candidate]) -> Results:
         slo={name: _given(asdict(limit)) for name, limit in limits},
         trials=len(parts.trials),
         infeasible_trials=sum(t.refused is not None for t in parts.trials),
-        engine=parts.study.engine.model_dump(mode="json", exclude={"config"}),
+        engine=_engine(study, facts),
         provenance={
             **provenance_now().to_dict(),
             "trace_digest": problem.trace.digest(),
             "trace_source": problem.trace.source,
-            "seed": parts.study.search.seed,
+            "seed": study.search.seed,
             "engine": {
                 **{k: facts.get(k) for k in ("engine", "version", "device", "model")},
-                "unchecked": unchecked_note(parts.study, facts),
+                "unchecked": unchecked_note(study, facts),
             },
         },
+        evidence=Evidence.REHEARSED if is_rehearsed(study, facts) else Evidence.MEASURED,
     )
+
+
+def _engine(study: Study, facts: dict[str, Any]) -> dict[str, Any]:
+    """What to start the engine with; the parallelism that was predicted is a part of it."""
+    exclude: dict[str, Any] = {"config": True, "args": {LATENCY_MODEL}}
+    engine = study.engine.model_dump(mode="json", exclude=exclude)
+    engine["args"] = facts.get("silicon", {}).get("engine_args", {}) | engine["args"]
+    return engine
 
 
 def _given(limits: dict[str, float]) -> dict[str, float]:

@@ -52,10 +52,10 @@ class VllmEngine:
         self._spec = spec
         self._arguments = engine_arguments(spec)
         self._folder = Path(tempfile.mkdtemp(prefix="stallfree-vllm-"))
-        self._steps = StepFile(self._folder / "steps.f64")
+        self._steps = StepFile(self.steps_file)
         self._stopped = self._busy = False
         own = {
-            "STALLFREE_STEPS": str(self._folder / "steps.f64"),
+            "STALLFREE_STEPS": str(self.steps_file),
             # sockets and the like, which it leaves behind; not what it compiles
             "TMPDIR": str(self._folder),
             "TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{getuser()}",
@@ -107,6 +107,11 @@ class VllmEngine:
     def take_steps(self) -> StepSamples:
         """Steps since the last call; see `profiler.engines.base.Engine.take_steps`."""
         return step_samples(self._steps.take())
+
+    @property
+    def steps_file(self) -> Path:
+        """Where the engine's scheduler records its steps."""
+        return self._folder / "steps.f64"
 
     @property
     def session(self) -> int:

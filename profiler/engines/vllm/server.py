@@ -27,6 +27,7 @@ from profiler.engines.base import Requests
 from profiler.engines.openloop import OpenLoop, Stream, run_with_heartbeat
 from profiler.engines.prompts import make_prompt
 from profiler.engines.vllm.session import end_with_parent, kill_session
+from profiler.engines.vllm.spec import REHEARSAL_WORKER
 
 Message = dict[str, Any]
 _START_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
@@ -77,9 +78,10 @@ def _start_engine(arguments: dict[str, Any], device: str) -> Any:
 
     if device not in ("auto", current_platform.device_type):
         raise ValueError(f"this vLLM runs on {current_platform.device_type}, not on {device}")
+    worker = arguments.get("worker_cls")
     fork = (
         current_platform.is_cpu()
-        and "worker_cls" not in arguments
+        and worker in (None, REHEARSAL_WORKER)
         and _START_METHOD not in os.environ
     )
     if fork:
@@ -89,6 +91,8 @@ def _start_engine(arguments: dict[str, Any], device: str) -> Any:
     )
     usage = UsageContext.OPENAI_API_SERVER
     config = settings.create_engine_config(usage)
+    if worker == REHEARSAL_WORKER:  # it stands for a device that steps by itself
+        config.scheduler_config.async_scheduling = arguments["async_scheduling"]
     if fork:  # vLLM's CPU platform has just asked for spawned processes, which import all again
         os.environ[_START_METHOD] = "fork"
     return AsyncLLM.from_vllm_config(

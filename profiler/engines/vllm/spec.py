@@ -12,6 +12,7 @@ from profiler.errors import KnobError, MissingExtraError
 from profiler.model_spec import read_model_spec
 
 _OWN_ARGUMENTS = ("skip_tokenizer_init", "scheduler_cls", "enable_log_requests")
+REHEARSAL_WORKER = "profiler.engines.rehearsal.worker.RehearsalWorker"
 _CPU_MEMORY = "VLLM_CPU_KVCACHE_SPACE"
 
 

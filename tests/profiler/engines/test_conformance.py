@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +30,22 @@ VLLM = EngineSpec(
 )
 
 
-@pytest.fixture(scope="module", params=["fake", pytest.param("vllm", marks=pytest.mark.engine)])
+REHEARSAL = EngineSpec(
+    "rehearsal",
+    str(MODEL),
+    replace(CONFIG, num_gpu_blocks_override=4000),
+    dtype="float32",
+    engine_args={"latency_model": "example-8b"},
+)
+SPECS = {"fake": EngineSpec("fake", str(MODEL), CONFIG), "vllm": VLLM, "rehearsal": REHEARSAL}
+
+
+@pytest.fixture(
+    scope="module",
+    params=["fake", *(pytest.param(n, marks=pytest.mark.engine) for n in ("vllm", "rehearsal"))],
+)
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    spec = VLLM if request.param == "vllm" else EngineSpec(request.param, str(MODEL), CONFIG)
-    with start_engine(spec) as started:
+    with start_engine(SPECS[request.param]) as started:
         yield started
 
 

@@ -116,5 +116,5 @@ def test_what_cannot_start() -> None:
         engine(speed=2)
     with pytest.raises(KnobError, match="max_num_seqs must be at most"):
         engine(EngineConfig(max_num_batched_tokens=8, max_num_seqs=16))
-    with pytest.raises(InputError, match="engine must be one of vllm, fake, got 'vlm'"):
+    with pytest.raises(InputError, match="engine must be one of vllm, rehearsal, fake, got 'vlm'"):
         start_engine(EngineSpec("vlm", "any"))

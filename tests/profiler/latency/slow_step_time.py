@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.latency.params import GRID, NO_TABLE, StepTimeParams
+from profiler.latency.params import GRID, NO_TABLE, NO_TABLES, SCALARS, StepTables, StepTimeParams
 from profiler.latency.step_time import BatchShape
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 
@@ -52,9 +52,37 @@ def slow_factor(table: np.ndarray, batch: BatchShape) -> float:
     return float(np.interp(np.sqrt(axes[0]), first, along))
 
 
+def slow_tabulated_time(tables: StepTables, batch: BatchShape) -> float:
+    """Every part spelled out, from NumPy's own interpolation."""
+    nd, context = batch.num_decodes, batch.decode_context / max(1, batch.num_decodes)
+    if batch.prefill_tokens == 0:
+        return tables.decode_step_s[nd] + slow_grid(tables.attention_s[0], nd, context)
+    depth = batch.attention_pairs / batch.prefill_tokens
+    one = slow_grid(tables.attention_s[2], batch.prefill_tokens, depth)
+    four = slow_grid(tables.attention_s[3], batch.prefill_tokens, depth)
+    chunks = np.interp(batch.num_prefills, [1, 4], [one, four])
+    beside = slow_grid(tables.attention_s[1], nd, context) if nd else 0.0
+    return float(tables.chunk_step_s[batch.prefill_tokens + nd] + chunks + beside)
+
+
+def slow_grid(grid: np.ndarray, x: float, y: float) -> float:
+    """Interpolate along the second axis in every row, then along the first."""
+    size = grid.shape[1]
+    first = (grid[size, 0] + np.arange(size) / grid[size, 1]) ** 4
+    second = (grid[size, 2] + np.arange(size) / grid[size, 3]) ** 4
+    return float(np.interp(x, first, [np.interp(y, second, row) for row in grid[:size]]))
+
+
+def random_tables(rng: np.random.Generator) -> StepTables:
+    """Tables that hold every batch of `random_batch`."""
+    grids = rng.uniform(1e-3, 1e-1, (4, 8, 7))
+    grids[:, 7, :4] = (1.0, 1.0, 1.0, 0.9)
+    return StepTables(rng.uniform(5e-3, 6e-3, 65), rng.uniform(1e-2, 2e-2, 2000), grids)
+
+
 def random_params(rng: np.random.Generator, *, with_table: bool) -> StepTimeParams:
     """Coefficients of plausible sizes, each absent now and then."""
-    names = [n for n in StepTimeParams._fields if n != "table"]
+    names = SCALARS
     sizes = dict.fromkeys(names, 1e-3) | {
         "per_prefill_token_s": 1e-4,
         "cold_prefill_token_s": 1e-5,
@@ -72,7 +100,7 @@ def random_params(rng: np.random.Generator, *, with_table: bool) -> StepTimePara
         table[:, GRID, :] = 0.0
         table[:, GRID, [0, 2]] = rng.uniform(0.0, 5.0, (3, 2))
         table[:, GRID, [1, 3]] = rng.uniform(0.2, 1.0, (3, 2))
-    return StepTimeParams(table=table, **values)
+    return StepTimeParams(table=table, tables=NO_TABLES, **values)
 
 
 def random_batch(rng: np.random.Generator) -> BatchShape:

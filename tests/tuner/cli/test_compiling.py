@@ -71,7 +71,7 @@ def test_compiled_means_that_every_entry_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STALLFREE_CACHE", str(tmp_path))
-    monkeypatch.setattr("profiler.compiled.numba_config.DISABLE_JIT", 0)
+    monkeypatch.setattr("numba.core.config.DISABLE_JIT", 0)
     monkeypatch.setattr(compilation, "_PREPARED", set())
     folder = cache_folder() / "simulator_0"
     folder.mkdir(parents=True)

@@ -1,0 +1,1 @@
+"""A latency model and KV capacity from published GPU measurements; see `build`."""

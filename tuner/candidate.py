@@ -1,0 +1,59 @@
+"""One confirmed configuration, and what its figures are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from profiler.engines.rehearsal import REHEARSED
+
+
+class Evidence(StrEnum):
+    """What confirmed figures are. The value is what every output calls them."""
+
+    MEASURED = "measured"
+    """seen by a client of an engine that computed every step"""
+    REHEARSED = "rehearsed"
+    """seen by a client of an engine whose steps took the latency model's time"""
+
+    @property
+    def note(self) -> str:
+        """One line for people."""
+        return "measured on the real engine" if self is Evidence.MEASURED else REHEARSED
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration, predicted and measured. Metrics are `Metrics.to_dict` dictionaries."""
+
+    label: str
+    settings: dict[str, Any]
+    """settings that are not left to the engine"""
+    predicted: dict[str, Any] | None
+    """of the traffic that was replayed"""
+    measured: dict[str, Any] | None
+    """as the client saw it, all rounds pooled; in files called what `Results.evidence` says"""
+    corrected: dict[str, Any] | None
+    """measured, scaled to the machine speed of the profile (first order)"""
+    replays: list[dict[str, Any]]
+    """per round: speed of the machine against the profile, fidelity"""
+    resolved: dict[str, Any]
+    """every setting, as the engine resolved it"""
+    not_sampled: list[str] = field(default_factory=list)
+    """what its steps may reach that the latency model was not sampled for, in words"""
+    failure: str | None = None
+    """why it could not be measured"""
+
+    def to_dict(self, evidence: Evidence) -> dict[str, Any]:
+        """Plain data, `measured` under the name of what it is."""
+        plain = asdict(self)
+        plain[evidence.value] = plain.pop("measured")
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], evidence: Evidence) -> Candidate:
+        """What `to_dict` wrote. Raises KeyError or TypeError when it is damaged."""
+        others = {name: value for name, value in plain.items() if name != evidence.value}
+        return cls(**others, measured=plain[evidence.value])
