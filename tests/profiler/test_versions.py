@@ -78,6 +78,7 @@ def test_checked_versions_pass(version: str) -> None:
         (use("0.30.0", long_prefill_token_threshold=64), "a lone request is cut as well"),
         (use("0.30.0", ("long_prefill_token_threshold",)), r"is cut as well \(before 0.31\)"),
         (use("0.27.0", scheduling_policy="priority"), "makes the pass skip one request"),
+        (use("0.27.0", num_speculative_tokens=3), "drafts are charged or padded otherwise"),
     ],
 )
 def test_others_are_refused_in_one_line_with_the_way_out(case: EngineUse, words: str) -> None:

@@ -58,7 +58,8 @@ def compile_simulator(speculative: bool = False) -> None:
 
     if not simulator.is_compiled(speculative):
         kernel = "the simulator for draft tokens" if speculative else "the simulator"
-        with RichUi().progress(f"compiling {kernel}, once, about 25 s"):
+        seconds = 15 if speculative else 25
+        with RichUi().progress(f"compiling {kernel}, once, about {seconds} s"):
             simulator.prepare(speculative)
 
 

@@ -53,7 +53,7 @@ def test_a_configuration_with_drafts_compiles_its_own_kernel(
     drafts = ("--set", "num_speculative_tokens=2", "--acceptance", "0.5")
     out, err = simulate_small(tmp_path, monkeypatch, capsys, *drafts)
     assert calls == [True]
-    assert err.strip() == "compiling the simulator for draft tokens, once, about 25 s"
+    assert err.strip() == "compiling the simulator for draft tokens, once, about 15 s"
     assert json.loads(out)["num_finished"] == 1
 
 

@@ -63,7 +63,15 @@ class CutsInsideImages(Reference):
         return min(n, got + 1), wanted
 
 
-@pytest.mark.parametrize("wrong", [NewestImageEvicted, ImagesNotInBlockKeys, CutsInsideImages])
+class DrafterReadsNoImages(Reference):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.limits = self.limits._replace(reads_ahead=0)
+
+
+@pytest.mark.parametrize(
+    "wrong", [NewestImageEvicted, ImagesNotInBlockKeys, CutsInsideImages, DrafterReadsNoImages]
+)
 def test_a_wrong_rule_for_images_is_found(wrong: type[Reference]) -> None:
     found = search_differences(wrong, range(60), random_image_case)
     assert found.differs
