@@ -119,6 +119,8 @@ class EngineLoop:
                     now = max(now, last_end)
                     in_flight = 0
                 elif not decision.preempted:
+                    if not self.future:
+                        break  # stuck, which is a difference
                     now = max(now, self.future[0].visible_s)
                 continue
             if now > last_end:
