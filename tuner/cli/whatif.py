@@ -260,7 +260,8 @@ def print_figures(found: dict[str, Any], console: Console) -> None:
         if not name.endswith(".unserved"):
             table.add_row(f"{name} against its limit", f"{100 * violation:+.0f} %")
     for name in found["chance"]:
-        table.add_row(f"chance to meet {name}", odds(found, name))
+        if not name.endswith(".unserved"):
+            table.add_row(f"chance to meet {name}", odds(found, name))
     console.print(table)
     if found["num_rejected"]:
         console.print(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_problem import fake_problem
+from test_rehearsed import IN_TIME, ROOT, Stage
 
 from profiler.collect import Profile
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import Engine, EngineSpec
-from profiler.errors import SimulationError, StudyError
+from profiler.errors import SimulationError
+from tuner.candidate import Evidence
 from tuner.cli.report import print_results, verdict_line
 from tuner.export.targets import render
 from tuner.results import Results, RunFolder, Verdict
@@ -36,7 +39,9 @@ def predicted_profile(finished_run: Path, tmp_path_factory: pytest.TempPathFacto
     made = Profile.load(finished_run / "profile")
     facts = {k: v for k, v in made.facts.items() if not k.startswith("sentinel")}
     place = tmp_path_factory.mktemp("predicted") / "profile"
-    replace(made, facts=facts | {"silicon": {}, "kv_blocks_by_budget": TABLE}).save(place)
+    facts |= {"silicon": {}, "kv_blocks_by_budget": TABLE}
+    facts |= {"model": str(ROOT / "studies/models/tiny-llama")}
+    replace(made, facts=facts).save(place)
     return place
 
 
@@ -68,14 +73,19 @@ def test_every_output_says_that_nothing_was_measured(results: Results, capsys) -
     assert "WAS NOT MEASURED" in files["vllm.yaml"] and "WAS NOT MEASURED" in files["command.sh"]
 
 
-def test_there_is_nothing_to_confirm_against(
-    small_study: Path, predicted_profile: Path, results: Results
+def test_confirming_it_is_a_rehearsal(
+    small_study: Path, predicted_profile: Path, results: Results, tmp_path: Path
 ) -> None:
     study = overridden(load_study(small_study), {"profile.path": predicted_profile})
-    folder = RunFolder(predicted_profile.parent / "run")
-    with pytest.raises(StudyError, match="nothing to confirm against"):
-        confirm_again(study, folder, SilentUi(), again=False, start=no_engine)
-    assert folder.load_results() == results
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(predicted_profile.parent / "run", folder.path)
+    stage = Stage(IN_TIME)
+    confirmed = confirm_again(study, folder, SilentUi(), again=False, start=stage)
+    assert {spec.engine for spec in stage.specs} == {"rehearsal"}
+    assert confirmed.evidence is Evidence.REHEARSED
+    assert confirmed.verdict is not Verdict.PREDICTED
+    assert all(c.measured for c in confirmed.candidates)
+    assert folder.load_results() == confirmed
 
 
 def test_kv_blocks_follow_the_token_budget() -> None:

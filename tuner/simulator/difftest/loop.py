@@ -133,6 +133,8 @@ class EngineLoop:
                 elif not self.future and not decision.preempted:
                     break  # it hangs
                 elif not decision.preempted:
+                    if not self.future:
+                        break  # stuck, which is a difference
                     now = max(now, self.future[0].visible_s)
                 continue
             if now > last_end:
