@@ -124,13 +124,16 @@ class DrafterRules(NamedTuple):
     (`VllmConfig.num_prefill_lookahead_tokens`)"""
 
 
+NO_DRAFTER = DrafterRules(0, 0, False, True, 0)
+
+
 def drafter_rules(method: str | None, num_drafts: int) -> DrafterRules:
     """Rules of `method` (None: as eagle3) with `num_drafts` draft tokens per decode.
 
     `mtp` is a single MTP module, `draft_model` drafts one token after another.
     """
     if method in ("ngram", "medusa"):
-        return DrafterRules(0, 0, False, False, 0)
+        return NO_DRAFTER._replace(overlaps=False)
     if method == "draft_model":
         return DrafterRules(num_drafts, 1, False, True, 0)
     if method == "dflash":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from profiler.engine_config import EngineConfig, drafter_rules
+from profiler.engine_config import NO_DRAFTER, EngineConfig, drafter_rules
 from profiler.errors import KnobError
 from profiler.traffic.trace import Trace
 from tuner.simulator.memory import as_records
@@ -49,8 +51,6 @@ def build_limits(config: EngineConfig, num_kv_blocks: int, prefix_tokens: int = 
     threshold = config.long_prefill_token_threshold or 0
     adaptive = threshold > 0 and bool(config.long_prefill_token_threshold_adaptive)
     block, priority = resolved(config, "block_size"), config.scheduling_policy == "priority"
-    drafts = config.num_speculative_tokens or 0
-    rules = drafter_rules(config.speculative_method, drafts)
     return Limits(
         token_budget=budget,
         adaptive_budget=batched,
@@ -77,13 +77,22 @@ def build_limits(config: EngineConfig, num_kv_blocks: int, prefix_tokens: int = 
         images=False,
         whole_images=bool(config.disable_chunked_mm_input),
         encoder_budget=batched,
-        num_drafts=drafts,
-        lookahead=rules.lookahead if drafts else 0,
-        draft_slots=rules.draft_slots if drafts else 0,
-        drops_hit=rules.drops_hit and drafts > 0,
-        reads_ahead=rules.reads_ahead if drafts else 0,
+        **drafter_limits(config),
         max_model_len=config.max_model_len or 0,
     )
+
+
+def drafter_limits(config: EngineConfig) -> dict[str, Any]:
+    """The fields of `Limits` that say what a drafter changes; nothing without one."""
+    drafts = config.num_speculative_tokens or 0
+    rules = drafter_rules(config.speculative_method, drafts) if drafts else NO_DRAFTER
+    return {
+        "num_drafts": drafts,
+        "lookahead": rules.lookahead,
+        "draft_slots": rules.draft_slots,
+        "drops_hit": rules.drops_hit,
+        "reads_ahead": rules.reads_ahead,
+    }
 
 
 def admissible(trace: Trace, config: EngineConfig, num_kv_blocks: int) -> BoolArray:

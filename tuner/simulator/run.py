@@ -156,13 +156,9 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     limits = build_limits(config, num_kv_blocks, keyed.prefix_block_tokens or 1)
     encoder = encoder_size(limits, trace, encoder)
     prepare(limits.num_drafts > 0)
-    shared = limits.caching and bool(prefix_blocks(keyed).shared.any())
-    limits = limits._replace(
+    limits = with_traffic(limits, keyed, encoder)._replace(
         timeline=timeline,
         **record_limits(record),
-        images=encoder is not None,
-        encoder_budget=encoder.budget_tokens if encoder else 0,
-        identities=shared or limits.num_drafts > 0,
         closed_loop=concurrency is not None,
         turnaround_s=model.frontend_in_s + model.frontend_out_s,
     )
@@ -171,14 +167,11 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     accepted = admissible(trace, config, num_kv_blocks)
     length = resolved(config, "max_model_len")
     requests = build_requests(trace, accepted, limits, model.frontend_in_s, length)
-    if concurrency is not None and not accepted.all():
-        raise SimulationError(
-            f"{int((~accepted).sum())} requests are longer than max_model_len or than the KV "
-            "pool; a closed loop takes only traffic that the engine accepts, cut it first"
-        )
+    if concurrency is not None:
+        require_all(accepted)
     jitter = draw_jitter(model.residuals, seed)
     drafts: Drafts | None = None
-    if limits.num_drafts > 0:
+    if limits.num_drafts:
         luck = build_acceptance(trace, limits.num_drafts, acceptance, seed)
         drafts = build_drafts(luck, accepted, limits, itl_limit_s.size)
     status, spent = BLOCKS_MATTER, 0.0
@@ -220,6 +213,25 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         record=gather_record(accepted, state) if record else None,
         timeline=gather_timeline(state) if timeline else None,
     )
+
+
+def with_traffic(limits: Limits, keyed: Trace, encoder: EncoderSize | None) -> Limits:
+    """`limits` with what follows from the traffic: its images, and whether blocks need identities."""
+    shared = limits.caching and bool(prefix_blocks(keyed).shared.any())
+    return limits._replace(
+        images=encoder is not None,
+        encoder_budget=encoder.budget_tokens if encoder else 0,
+        identities=shared or limits.num_drafts > 0,
+    )
+
+
+def require_all(accepted: npt.NDArray[np.bool_]) -> None:
+    """Raise `SimulationError` when the engine refuses a request of a closed loop."""
+    if not accepted.all():
+        raise SimulationError(
+            f"{int((~accepted).sum())} requests are longer than max_model_len or than the KV "
+            "pool; a closed loop takes only traffic that the engine accepts, cut it first"
+        )
 
 
 KernelCall = Callable[[State], int]

@@ -121,8 +121,8 @@ class EngineLoop:
         self.follows = AFTER_IDLE
 
     def run(self, max_steps: int) -> list[Row]:
-        """Run until every job has finished, or for `max_steps` busy steps, or until
-        nothing can happen any more; one row for each."""
+        """Run until every job has finished, or for `max_steps` busy steps, or until nothing can
+        happen any more; one row for each."""
         now, last_end = 0.0, 0.0
         while self.unfinished and len(self.rows) < max_steps:
             decision = self._schedule(now)
@@ -130,11 +130,9 @@ class EngineLoop:
                 if self.in_flight:
                     self._update()
                     now = max(now, last_end)
-                elif not self.future and not decision.preempted:
-                    break  # it hangs
                 elif not decision.preempted:
                     if not self.future:
-                        break  # stuck, which is a difference
+                        break  # stuck
                     now = max(now, self.future[0].visible_s)
                 continue
             if now > last_end:
