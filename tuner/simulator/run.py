@@ -216,7 +216,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
 
 
 def with_traffic(limits: Limits, keyed: Trace, encoder: EncoderSize | None) -> Limits:
-    """`limits` with what follows from the traffic: its images, and whether blocks need identities."""
+    """`limits` with what the traffic asks for: images, and blocks with identities."""
     shared = limits.caching and bool(prefix_blocks(keyed).shared.any())
     return limits._replace(
         images=encoder is not None,
