@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.options import UncheckedOption
+
 StudyArgument = Annotated[
     Path | None, typer.Argument(help="Study file whose run has a profile, or a run folder.")
 ]
@@ -48,13 +50,6 @@ AcceptanceOption = Annotated[
 ]
 SeedOption = Annotated[
     int, typer.Option(min=0, help="Seed of the step-time jitter and of accepted drafts.")
-]
-UncheckedOption = Annotated[
-    bool,
-    typer.Option(
-        "--unchecked-engine",
-        help="Go on with an engine version that the simulator was not compared with.",
-    ),
 ]
 LoadCurveOption = Annotated[
     bool,
