@@ -7,13 +7,12 @@ minor releases from 0.10 to 0.33 (and 0.8.5, 0.9.0) with each other. A configura
 difference touches is simulated alike for every checked version.
 
 The comparison, with the vLLM of that version importable (no model, no device):
-`stallfree difftest --cases 100`. It leaves out settings that the version lacks, and sets what a
+`stallfree difftest --cases 120`. It leaves out settings that the version lacks, and sets what a
 known difference touches to a value where the versions are alike. Beside 0.32, which every test run
-compares: 0.31.0 with every setting (40 cases, 7,791 steps, 243 preemptions; with drafts 80 cases,
-16,678 steps); without a long-prefill cap and drafts 0.27.0 and 0.26.0 (120 cases, 23,597 steps, 584
-preemptions each) and 0.24.0 (120 cases, 23,111 steps, 551 preemptions): identical. Of 40 cases on
-0.28.0 the 25 without a cap were identical and the 15 with one were not; that is too few to call
-0.28 checked.
+compares: 0.31.0 with every setting and drafts (22,074 steps, 716 preemptions); without a
+long-prefill cap and drafts 0.30.0, 0.29.0 and 0.28.0 (23,781 steps, 533 preemptions each), 0.27.0
+and 0.26.0 (23,734 steps, 531 preemptions each), 0.25.0 and 0.24.0 (23,673 steps, 523 preemptions
+each): identical.
 
 A patch release counts as its minor release: between 0.11.1 and 0.11.2 and from x.y.0 to x.y.1 (or
 .2) of 0.14, 0.18, 0.19, 0.20, 0.22, 0.25 and 0.27 no function that the simulator mirrors changed
@@ -35,7 +34,7 @@ from profiler.knobs import KNOBS
 
 MIRRORED_ENGINES = ("vllm", "rehearsal")
 """engines that are a vLLM, by their names here"""
-CHECKED = ("0.24", "0.26", "0.27", "0.31", "0.32")
+CHECKED = ("0.24", "0.25", "0.26", "0.27", "0.28", "0.29", "0.30", "0.31", "0.32")
 """minor releases compared with the simulator"""
 
 ABSENT: dict[str, Any] = {
