@@ -10,7 +10,12 @@ import pytest
 SIGNATURES = {
     "profiler.collect.profile": "(engine, trace, *, budget_s, seed, progress)",
     "profiler.collect.run_sentinel": "(engine)",
+    "profiler.collect.silicon.profile_silicon": "(spec, config, *, measured, progress)",
+    "profiler.engines.silicon.build.build_silicon": (
+        "(spec, config, *, nodes, num_shapes, progress)"
+    ),
     "profiler.engines.start_engine": "(spec)",
+    "profiler.latency.calibrate.calibrate": "(model, samples, *, seed)",
     "profiler.latency.base.load_latency_model": "(name_or_path)",
     "profiler.latency.fit.fit_step_time": "(samples, *, seed)",
     "profiler.latency.report.held_out_report": "(samples, *, seed, sentinel_spread)",

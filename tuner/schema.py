@@ -96,16 +96,6 @@ class SiliconSection(_Section):
     calibrate: str | None = None
     """measured profile to correct the latency model with"""
 
-    def engine_args(self) -> dict[str, Any]:
-        """What the engine must be started with to be what was predicted."""
-        wanted = {
-            "tensor_parallel_size": (self.tp, self.tp > 1),
-            "enable_expert_parallel": (True, self.expert_parallel),
-            "quantization": ("fp8", self.weight_dtype == "fp8"),
-            "kv_cache_dtype": ("fp8", self.kv_dtype == "fp8"),
-        }
-        return {name: value for name, (value, given) in wanted.items() if given}
-
 
 class ProfileSection(_Section):
     """Measure for `budget_s` seconds, use the finished profile in `path`, or predict (`silicon`)
@@ -252,7 +242,7 @@ class Study(_Section):
                 f"profile.silicon predicts {', '.join(ENGINES_WITH_DATA)}, got engine.name "
                 f"{self.engine.name!r}; change one of them"
             )
-        for name, value in silicon.engine_args().items():
+        for name, value in self.silicon_spec().engine_args().items():
             if self.engine.args.get(name, value) != value:
                 raise ValueError(
                     f"engine.args.{name} is {self.engine.args[name]} and profile.silicon asks for "

@@ -246,7 +246,7 @@ def build_results(
         slo={name: _given(asdict(limit)) for name, limit in limits},
         trials=len(parts.trials),
         infeasible_trials=sum(t.refused is not None for t in parts.trials),
-        engine=_engine(parts.study),
+        engine=_engine(parts.study, facts),
         provenance={
             **provenance_now().to_dict(),
             "trace_digest": problem.trace.digest(),
@@ -260,11 +260,10 @@ def build_results(
     )
 
 
-def _engine(study: Study) -> dict[str, Any]:
+def _engine(study: Study, facts: dict[str, Any]) -> dict[str, Any]:
     """What to start the engine with; the parallelism that was predicted is a part of it."""
     engine = study.engine.model_dump(mode="json", exclude={"config"})
-    if study.profile.silicon is not None:
-        engine["args"] = study.profile.silicon.engine_args() | engine["args"]
+    engine["args"] = facts.get("silicon", {}).get("engine_args", {}) | engine["args"]
     return engine
 
 

@@ -13,7 +13,7 @@ ENGINES_WITH_DATA = ("vllm",)
 
 @dataclass(frozen=True)
 class Terms:
-    """What published kernel times leave out; each can be switched off (0 or False).
+    """What published kernel times leave out; each can be switched off (`NO_TERMS`).
 
     Unequal chunks are no term: the tables take the query-key pairs summed over the chunks, where
     the source averages the requests of a step.
@@ -31,12 +31,23 @@ class Terms:
     frontend_s: float = 15e-3
     """client to scheduler and back: HTTP, tokenization, two process hops. A prototype on published
     end-to-end rows lacked 15 to 25 ms of TTFT at short prompts, whatever the model."""
+    chunk_factor: float = 1.0
+    """on chunk work above the reading of the weights, attention of chunks included: kernels were
+    measured alone and at full clock, long prompts run at the clock that the power limit allows"""
+    decode_factor: float = 1.0
+    """on the rest of the GPU time: decodes and the reading of the weights"""
+    launch_per_layer_s: float = 0.0
+    """no step with a chunk is faster than this per layer: outside captured graphs the host launches
+    every kernel, which bounds small chunks on fast or many GPUs. NVIDIA's planner adds 0.8 ms per
+    layer to every first token (`vllm_backend.py` `_prefill_dispatch_overhead_ms`)."""
     graph_padding: bool = True
     """a step of at most the largest captured size runs as the next captured size:
     `vllm/config/vllm.py` `_set_cudagraph_sizes`, `vllm/v1/cudagraph_dispatcher.py`"""
 
 
-NO_TERMS = Terms(0.0, 0.0, 0.0, 0.0, False)
+NO_TERMS = Terms(
+    step_s=0.0, host_s=0.0, host_per_running_s=0.0, frontend_s=0.0, graph_padding=False
+)
 """kernel time alone"""
 
 
@@ -60,6 +71,16 @@ class SiliconSpec:
     memory_fraction: float = 0.92
     """`gpu_memory_utilization`; the default is vLLM 0.32's"""
     terms: Terms = field(default_factory=Terms)
+
+    def engine_args(self) -> dict[str, Any]:
+        """What the engine must be started with to be what is predicted."""
+        wanted = {
+            "tensor_parallel_size": (self.tp, self.tp > 1),
+            "enable_expert_parallel": (True, self.expert_parallel),
+            "quantization": ("fp8", self.weight_dtype == "fp8"),
+            "kv_cache_dtype": ("fp8", self.kv_dtype == "fp8"),
+        }
+        return {name: value for name, (value, given) in wanted.items() if given}
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,0 +1,112 @@
+"""Runs whose profile was made without an engine: honest to the end, and never a crash."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_problem import fake_problem
+
+from profiler.collect import Profile
+from profiler.engine_config import EngineConfig
+from profiler.engines.base import Engine, EngineSpec
+from profiler.errors import SimulationError, StudyError
+from tuner.cli.report import print_results, verdict_line
+from tuner.export.targets import render
+from tuner.results import Results, RunFolder, Verdict
+from tuner.search.objective import blocks_by_budget
+from tuner.search.pareto import Trial
+from tuner.search.predicted import predicted_candidates
+from tuner.search.progress import SilentUi
+from tuner.search.recommend import recommend_predicted
+from tuner.search.tune import TuneOptions, confirm_again, tune
+from tuner.study import load_study, overridden
+
+TABLE = ((1024, 900), (8192, 700))
+
+
+def no_engine(spec: EngineSpec) -> Engine:
+    raise AssertionError(f"no engine should be started, got {spec}")
+
+
+@pytest.fixture(scope="module")
+def predicted_profile(finished_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small study's profile, said to come from published measurements."""
+    made = Profile.load(finished_run / "profile")
+    facts = {k: v for k, v in made.facts.items() if not k.startswith("sentinel")}
+    place = tmp_path_factory.mktemp("predicted") / "profile"
+    replace(made, facts=facts | {"silicon": {}, "kv_blocks_by_budget": TABLE}).save(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def results(small_study: Path, predicted_profile: Path) -> Results:
+    study = overridden(load_study(small_study), {"profile.path": predicted_profile})
+    folder = RunFolder(predicted_profile.parent / "run")
+    tune(study, folder, TuneOptions(small_study, start=no_engine), SilentUi())
+    return folder.load_results()
+
+
+def test_a_run_without_an_engine_says_so(results: Results) -> None:
+    assert results.verdict is Verdict.PREDICTED
+    assert [c.label for c in results.candidates] == ["default", "candidate-1"]
+    assert all(c.measured is None and c.predicted for c in results.candidates)
+    assert results.recommended.resolved["max_num_seqs"] > 0
+    assert results.meets_slo is (results.misses == {})
+
+
+def test_every_output_says_that_nothing_was_measured(results: Results, capsys) -> None:
+    from rich.console import Console
+
+    print_results(results, Console(width=200))
+    assert "predicted; nothing was measured" in capsys.readouterr().out
+    assert verdict_line(results).startswith("Predicted only, not measured (8 configurations tried)")
+    missed = replace(results, meets_slo=False, misses={"default.itl_p99_s": 0.25})
+    assert "would miss default.itl_p99_s by 25 %" in verdict_line(missed)
+    files = render(results, "vllm")
+    assert "WAS NOT MEASURED" in files["vllm.yaml"] and "WAS NOT MEASURED" in files["command.sh"]
+
+
+def test_there_is_nothing_to_confirm_against(
+    small_study: Path, predicted_profile: Path, results: Results
+) -> None:
+    study = overridden(load_study(small_study), {"profile.path": predicted_profile})
+    folder = RunFolder(predicted_profile.parent / "run")
+    with pytest.raises(StudyError, match="nothing to confirm against"):
+        confirm_again(study, folder, SilentUi(), again=False, start=no_engine)
+    assert folder.load_results() == results
+
+
+def test_kv_blocks_follow_the_token_budget() -> None:
+    problem = replace(fake_problem(), kv_blocks_by_budget=TABLE)
+
+    def blocks(**settings: int) -> int:
+        return problem.kv_blocks(EngineConfig(**settings))
+
+    assert blocks(max_num_batched_tokens=4608) == 800
+    assert blocks(max_num_batched_tokens=64) == 900
+    assert blocks(max_num_batched_tokens=99_999) == 700
+    assert blocks(max_num_batched_tokens=4608, num_gpu_blocks_override=5) == 5
+    assert fake_problem().kv_blocks(EngineConfig(max_num_batched_tokens=64)) == 1000
+    assert blocks_by_budget({"kv_blocks_by_budget": [[1024, 900], [8192, 700]]}) == TABLE
+    assert blocks_by_budget({}) == ()
+
+
+def test_the_best_prediction_is_recommended() -> None:
+    problem = fake_problem()
+    settings = [{"max_num_batched_tokens": b, "max_num_seqs": 50} for b in (4096, 900, 300)]
+    configs = [EngineConfig.from_settings(s) for s in settings]
+    trials = [
+        Trial(i, s, problem.evaluate(c))
+        for i, (s, c) in enumerate(zip(settings, configs, strict=True))
+    ]
+    found = predicted_candidates(problem, trials, top=2)
+    assert [c.label for c in found] == ["default", "candidate-1", "candidate-2"]
+    recommendation = recommend_predicted(found)
+    assert recommendation.verdict is Verdict.PREDICTED
+    assert recommendation.chosen.settings == settings[1]
+    assert recommendation.misses == {}
+    refused = [Trial(0, settings[0], None, refused="no room")]
+    with pytest.raises(SimulationError, match="no configuration could be predicted: no room"):
+        recommend_predicted(predicted_candidates(problem, refused, top=2))
