@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from profiler.engine_config import EngineConfig, check_value, knob
 from profiler.engines import ENGINES
 from profiler.engines.base import EngineSpec
+from profiler.engines.silicon.fitted import fitted_terms
 from profiler.engines.silicon.spec import ENGINES_WITH_DATA, SiliconSpec, Terms
 from profiler.errors import KnobError
 
@@ -81,6 +83,17 @@ class TermsSection(_Section):
     host_per_running_s: float = Field(default=Terms.host_per_running_s, ge=0)
     frontend_s: float = Field(default=Terms.frontend_s, ge=0)
     graph_padding: bool = Terms.graph_padding
+    fitted: bool = True
+    """the others come from published end-to-end measurements where the GPU has some"""
+    chunk_factor: float | None = Field(default=None, gt=0)
+    decode_factor: float | None = Field(default=None, gt=0)
+    launch_per_layer_s: float | None = Field(default=None, ge=0)
+
+    def over_fitted(self, system: str, model: str, weight_dtype: str) -> Terms:
+        """These terms; what is not given is fitted, or left out without `fitted`."""
+        given = {k: v for k, v in self.model_dump(exclude={"fitted"}).items() if v is not None}
+        known = fitted_terms(system, model, weight_dtype) if self.fitted else Terms()
+        return replace(known, **given)
 
 
 class SiliconSection(_Section):
@@ -269,7 +282,9 @@ class Study(_Section):
             kv_dtype=silicon.kv_dtype,
             expert_parallel=silicon.expert_parallel,
             memory_fraction=float(args.get("gpu_memory_utilization", SiliconSpec.memory_fraction)),
-            terms=Terms(**silicon.terms.model_dump()),
+            terms=silicon.terms.over_fitted(
+                silicon.system, silicon.model or self.engine.model, silicon.weight_dtype
+            ),
         )
 
     def engine_spec(self, config: EngineConfig) -> EngineSpec:

@@ -103,4 +103,5 @@ def tabulated_time(tables: StepTables, batch: BatchShape) -> float:
     seconds += chunk_attention_time(grids, batch)
     if decodes > 0:
         seconds += attention_time(grids, DECODES_BESIDE, decodes, context)
-    return max(seconds, tables.chunk_step_s[0])
+    seconds = max(seconds, tables.chunk_step_s[0])
+    return seconds

@@ -27,7 +27,7 @@ from profiler.engines.silicon.source import check_spec, open_model, open_publish
 from profiler.engines.silicon.spec import SiliconSpec, Terms
 from profiler.engines.silicon.tabulate import NODES, Extent, tabulate, with_terms
 from profiler.latency.base import StepTimeModel
-from profiler.latency.params import StepTables, plain_params
+from profiler.latency.params import IntArray, StepTables, plain_params
 from profiler.latency.region import SampledRegion, columns_of
 from profiler.steps import StepSamples
 
@@ -60,21 +60,16 @@ class Silicon:
     @property
     def model(self) -> StepTimeModel:
         """With the terms of `spec`."""
-        return self.model_with(self.spec.terms)
+        return complete(self.kernel_model, self.spec.terms, self.capture_sizes, self.num_layers)
 
     def published_steps(self) -> StepSamples:
         """The shapes of the sampled region with the GPU time that the source gives."""
         return as_samples(self.shapes, published_s(self.published, self.shapes))
 
-    def model_with(self, terms: Terms) -> StepTimeModel:
-        """`kernel_model` with what it leaves out."""
-        kernel, gpu = self.kernel_model, gpu_facts(self.spec.system)
-        sizes = capture_sizes(self.resolved, gpu)
-        tables = with_terms(kernel.params.tables, terms, sizes, self.num_layers)
-        params = kernel.params._replace(
-            tables=tables, host_s=terms.host_s, host_per_running_s=terms.host_per_running_s
-        )
-        return replace(kernel, params=params, frontend_in_s=terms.frontend_s)
+    @property
+    def capture_sizes(self) -> IntArray:
+        """Token counts that CUDA graphs are captured for, ascending."""
+        return capture_sizes(self.resolved, gpu_facts(self.spec.system))
 
 
 def build_silicon(
@@ -173,6 +168,20 @@ def _model(tables: StepTables, shapes: Shapes, facts: dict[str, Any]) -> StepTim
         region=SampledRegion.of(columns),
         facts=facts,
     )
+
+
+def complete(
+    kernel: StepTimeModel, terms: Terms, sizes: IntArray, num_layers: int
+) -> StepTimeModel:
+    """`kernel`, a model of GPU kernel time alone, with what it leaves out.
+
+    See `tabulate.with_terms` for the other parameters.
+    """
+    tables = with_terms(kernel.params.tables, terms, sizes, num_layers)
+    params = kernel.params._replace(
+        tables=tables, host_s=terms.host_s, host_per_running_s=terms.host_per_running_s
+    )
+    return replace(kernel, params=params, frontend_in_s=terms.frontend_s)
 
 
 def _facts(spec: SiliconSpec, published: Published) -> dict[str, Any]:

@@ -64,6 +64,8 @@ class SiliconSpec:
     """tensor-parallel GPUs"""
     weight_dtype: str = "auto"
     """one of WEIGHT_DTYPES; "auto" is what the checkpoint's config says"""
+    expert_dtype: str = ""
+    """one of WEIGHT_DTYPES for the experts alone; "" is as `weight_dtype`"""
     kv_dtype: str = "auto"
     """one of KV_DTYPES"""
     expert_parallel: bool = False
