@@ -59,7 +59,7 @@ def print_fidelity(found: Fidelity, console: Console) -> None:
     from rich.table import Table
 
     from tuner.fidelity.report import dense
-    from tuner.fidelity.score import GROUPS, by_group, errors_of
+    from tuner.fidelity.score import GROUPS, by_group, errors_of, repeats
 
     columns = ("rows", "TTFT", "median", "TPOT", "median", "planner: TTFT", "TPOT")
     totals = Table("mean error", *columns, title="predicted against measured")
@@ -75,6 +75,8 @@ def print_fidelity(found: Fidelity, console: Console) -> None:
             totals.add_row(f"{name}, {kind}", *_cells(ours, planner))
     everything = errors_of(found.contradicting)
     totals.add_row("half 1 with contradicting rows", *_cells(everything, None))
+    again = errors_of(repeats(found.rows.rows))
+    totals.add_row("repeated rows, by the others", *_cells(again, None))
     console.print(totals)
     for title, group in GROUPS.items():
         table = Table(title, *columns, title=f"half 1 by {title}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.fidelity.run import Fidelity, Scored
-from tuner.fidelity.score import GROUPS, Pair, by_group, errors_of
+from tuner.fidelity.score import GROUPS, Pair, by_group, errors_of, repeats
 
 
 def to_dict(found: Fidelity) -> dict[str, Any]:
@@ -21,6 +21,7 @@ def to_dict(found: Fidelity) -> dict[str, Any]:
         "reverse": totals(found.reverse),
         "unfitted": totals(found.unfitted),
         "with_contradicting": _errors(found.contradicting),
+        "repeats": _errors(repeats(found.rows.rows)),
         "groups": {
             name: {
                 value: {"ours": errors.to_dict(), "planner": planner[value].to_dict()}

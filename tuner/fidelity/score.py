@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,3 +70,23 @@ def by_group(pairs: Sequence[Pair], group: Callable[[Row], str]) -> dict[str, Er
         split.setdefault(group(pair[0]), []).append(pair)
     found = {name: errors_of(split[name]) for name in sorted(split)}
     return {name: errors for name, errors in found.items() if errors is not None}
+
+
+def repeats(rows: Iterable[Row]) -> list[Pair]:
+    """Rows measured more than once under the same engine version, each with the mean of the others
+    for its prediction: no prediction can be expected to do better."""
+    same: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        same.setdefault((*row.deployment, row.engine_version), []).append(row)
+    return [
+        (row, _mean([other for other in group if other is not row]))
+        for group in same.values()
+        if len(group) > 1
+        for row in group
+    ]
+
+
+def _mean(rows: Sequence[Row]) -> Prediction:
+    return Prediction(
+        float(np.mean([row.ttft_s for row in rows])), float(np.mean([row.tpot_s for row in rows]))
+    )

@@ -31,6 +31,9 @@ class Terms:
     frontend_s: float = 15e-3
     """client to scheduler and back: HTTP, tokenization, two process hops. A prototype on published
     end-to-end rows lacked 15 to 25 ms of TTFT at short prompts, whatever the model."""
+    graph_padding: bool = True
+    """a step of at most the largest captured size runs as the next captured size:
+    `vllm/config/vllm.py` `_set_cudagraph_sizes`, `vllm/v1/cudagraph_dispatcher.py`"""
     chunk_factor: float = 1.0
     """on chunk work above the reading of the weights, attention of chunks included: kernels were
     measured alone and at full clock, long prompts run at the clock that the power limit allows"""
@@ -40,9 +43,6 @@ class Terms:
     """no step with a chunk is faster than this per layer: outside captured graphs the host launches
     every kernel, which bounds small chunks on fast or many GPUs. NVIDIA's planner adds 0.8 ms per
     layer to every first token (`vllm_backend.py` `_prefill_dispatch_overhead_ms`)."""
-    graph_padding: bool = True
-    """a step of at most the largest captured size runs as the next captured size:
-    `vllm/config/vllm.py` `_set_cudagraph_sizes`, `vllm/v1/cudagraph_dispatcher.py`"""
 
 
 NO_TERMS = Terms(

@@ -8,7 +8,7 @@ import pytest
 
 from tuner.fidelity.predict import Prediction
 from tuner.fidelity.rows import Row
-from tuner.fidelity.score import GROUPS, by_group, concurrency_band, errors_of
+from tuner.fidelity.score import GROUPS, by_group, concurrency_band, errors_of, repeats
 
 ROW = Row(
     id="r",
@@ -53,3 +53,10 @@ def test_groups() -> None:
     assert list(by_group(pairs, GROUPS["engine version"])) == ["0.12.0", "unstated"]
     bands = [concurrency_band(replace(ROW, concurrency=c)) for c in (8, 9, 128, 512)]
     assert bands == ["up to 8", "up to 32", "up to 128", "above 128"]
+
+
+def test_repeats_are_predicted_by_each_other() -> None:
+    rows = [ROW, replace(ROW, ttft_s=0.2), replace(ROW, ttft_s=0.3), replace(ROW, tp=8)]
+    found = repeats(rows)
+    assert [pair.ttft_s for _, pair in found] == pytest.approx([0.25, 0.2, 0.15])
+    assert repeats([ROW, replace(ROW, engine_version="0.12.0")]) == []
