@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from profiler.errors import StudyError
 from profiler.traffic.trace import Trace
 from tuner.messages import one_line
-from tuner.schema import SiliconSection, Study
+from tuner.schema import Study
+from tuner.silicon_section import SiliconSection
 
 
 class _Loader(yaml.SafeLoader):

@@ -8,8 +8,10 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from tuner.fidelity.run import Fidelity
+    from tuner.fidelity.score import Errors
 
 
 def fidelity(
@@ -54,32 +56,18 @@ def fidelity(
         print_fidelity(found, stdout)
 
 
+_COLUMNS = ("rows", "TTFT", "median", "TPOT", "median", "planner: TTFT", "TPOT")
+
+
 def print_fidelity(found: Fidelity, console: Console) -> None:
     """Totals, then by model, GPU, concurrency and engine version, then what was left out."""
     from rich.table import Table
 
-    from tuner.fidelity.report import dense
-    from tuner.fidelity.score import GROUPS, by_group, errors_of, repeats
+    from tuner.fidelity.score import GROUPS, by_group
 
-    columns = ("rows", "TTFT", "median", "TPOT", "median", "planner: TTFT", "TPOT")
-    totals = Table("mean error", *columns, title="predicted against measured")
-    sides = (
-        ("half 1, constants from half 0", found.scored),
-        ("half 0, its own constants", found.fitted),
-        ("half 0, constants from half 1", found.reverse),
-        ("half 1, without constants", found.unfitted),
-    )
-    for name, side in sides:
-        for kind, choose in (("dense", dense), ("all", list)):
-            ours, planner = errors_of(choose(side.pairs)), errors_of(choose(side.planner))
-            totals.add_row(f"{name}, {kind}", *_cells(ours, planner))
-    everything = errors_of(found.contradicting)
-    totals.add_row("half 1 with contradicting rows", *_cells(everything, None))
-    again = errors_of(repeats(found.rows.rows))
-    totals.add_row("repeated rows, by the others", *_cells(again, None))
-    console.print(totals)
+    console.print(_totals(found))
     for title, group in GROUPS.items():
-        table = Table(title, *columns, title=f"half 1 by {title}")
+        table = Table(title, *_COLUMNS, title=f"half 1 by {title}")
         planners = by_group(found.scored.planner, group)
         for name, errors in by_group(found.scored.pairs, group).items():
             table.add_row(name, *_cells(errors, planners[name]))
@@ -91,13 +79,35 @@ def print_fidelity(found: Fidelity, console: Console) -> None:
     console.print(f"Source: {found.source}", highlight=False)
 
 
-def _cells(ours: object, planner: object) -> list[str]:
-    from tuner.fidelity.score import Errors
+def _totals(found: Fidelity) -> Table:
+    from rich.table import Table
 
+    from tuner.fidelity.report import dense
+    from tuner.fidelity.score import errors_of, repeats
+
+    table = Table("mean error", *_COLUMNS, title="predicted against measured")
+    sides = (
+        ("half 1, constants from half 0", found.scored),
+        ("half 0, its own constants", found.fitted),
+        ("half 0, constants from half 1", found.reverse),
+        ("half 1, without constants", found.unfitted),
+    )
+    for name, side in sides:
+        for kind, choose in (("dense", dense), ("all", list)):
+            ours, planner = errors_of(choose(side.pairs)), errors_of(choose(side.planner))
+            table.add_row(f"{name}, {kind}", *_cells(ours, planner))
+    everything, again = errors_of(found.contradicting), errors_of(repeats(found.rows.rows))
+    table.add_row("half 1 with contradicting rows", *_cells(everything, None))
+    table.add_row("repeated rows, by the others", *_cells(again, None))
+    return table
+
+
+def _cells(ours: Errors | None, planner: Errors | None) -> list[str]:
+    """Cells under the columns of `print_fidelity`; empty for what there is not."""
     cells = [""] * 7
-    if isinstance(ours, Errors):
+    if ours is not None:
         figures = (ours.ttft_mape, ours.ttft_median, ours.tpot_mape, ours.tpot_median)
         cells[:5] = [str(ours.num_rows), *(f"{figure:.1%}" for figure in figures)]
-    if isinstance(planner, Errors):
+    if planner is not None:
         cells[5:] = [f"{planner.ttft_mape:.1%}", f"{planner.tpot_mape:.1%}"]
     return cells

@@ -14,9 +14,9 @@ from profiler.errors import StudyError
 from tuner.cli.app import main
 from tuner.cli.predict import FITTED_TERMS, terms_without
 from tuner.results import RunFolder, Verdict
-from tuner.schema import TermsSection
 from tuner.search.progress import SilentUi
 from tuner.search.tune import TuneOptions, tune
+from tuner.silicon_section import SiliconSection, TermsSection
 from tuner.study import load_study
 
 LLAMA_8B = "meta-llama/Meta-Llama-3.1-8B"
@@ -112,10 +112,13 @@ def test_fitted_constants_are_used_unless_left_out() -> None:
     assert terms_without(("host_s",), known).chunk_factor == known.chunk_factor
     assert terms_without(("chunk_factor",), known).chunk_factor == 1.0
     assert terms_without((FITTED_TERMS,), known) == Terms()
-    section = TermsSection(decode_factor=1.2)
-    terms = section.over_fitted("h200_sxm", LLAMA_70B, "fp8")
+    section = SiliconSection(
+        system="h200_sxm", weight_dtype="fp8", terms=TermsSection(decode_factor=1.2)
+    )
+    terms = section.chosen_terms(LLAMA_70B)
     assert (terms.decode_factor, terms.chunk_factor) == (1.2, known.chunk_factor)
-    assert TermsSection(fitted=False).over_fitted("h200_sxm", LLAMA_70B, "fp8") == Terms()
+    plain = SiliconSection(system="h200_sxm", terms=TermsSection(fitted=False))
+    assert plain.chosen_terms(LLAMA_70B) == Terms()
 
 
 @pytest.mark.parametrize(
