@@ -96,9 +96,13 @@ def _totals(found: Fidelity) -> Table:
         for kind, choose in (("dense", dense), ("all", list)):
             ours, planner = errors_of(choose(side.pairs)), errors_of(choose(side.planner))
             table.add_row(f"{name}, {kind}", *_cells(ours, planner))
-    everything, again = errors_of(found.contradicting), errors_of(repeats(found.rows.rows))
-    table.add_row("half 1 with contradicting rows", *_cells(everything, None))
-    table.add_row("repeated rows, by the others", *_cells(again, None))
+    others = (
+        ("half 1 with contradicting rows, dense", dense(found.contradicting)),
+        ("half 1 with contradicting rows, all", found.contradicting),
+        ("repeated rows, by the others", repeats(found.rows.rows)),
+    )
+    for name, pairs in others:
+        table.add_row(name, *_cells(errors_of(pairs), None))
     return table
 
 

@@ -20,7 +20,10 @@ def to_dict(found: Fidelity) -> dict[str, Any]:
         "fitted": totals(found.fitted),
         "reverse": totals(found.reverse),
         "unfitted": totals(found.unfitted),
-        "with_contradicting": _errors(found.contradicting),
+        "with_contradicting": {
+            "dense": _errors(dense(found.contradicting)),
+            "all": _errors(found.contradicting),
+        },
         "repeats": _errors(repeats(found.rows.rows)),
         "groups": {
             name: {
