@@ -43,8 +43,7 @@ class Verdict(StrEnum):
     NOTHING_MET = "nothing_met"
     """no confirmed configuration met the SLOs; `recommended` holds the closest one"""
     PREDICTED = "predicted"
-    """nothing was measured, for there was no engine to measure: `recommended` is the best by
-    prediction, and `meets_slo` and `misses` are predictions, too"""
+    """nothing was measured, for lack of an engine: all is predicted, `meets_slo` included"""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.collect import Profile, profile
-from profiler.collect.silicon import is_predicted, profile_silicon
+from profiler.collect.silicon import is_predicted
 from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
 from profiler.engines.base import Engine, EngineSpec
@@ -27,7 +27,7 @@ from tuner.search.confirm import Plan, confirm, engines
 from tuner.search.objective import Problem, build_problem, require_room, slo_of
 from tuner.search.optimize import SearchOptions, load_trials, search
 from tuner.search.pareto import Trial, front, pick
-from tuner.search.predicted import predicted_candidates
+from tuner.search.predicted import predict, predicted_candidates, require_engine
 from tuner.search.progress import Ui
 from tuner.search.recommend import Recommendation, recommend, recommend_predicted
 from tuner.study import build_trace
@@ -83,16 +83,6 @@ def confirm_again(
         if again:
             folder.forget_replays()
         return finish(Parts(study, folder, problem, measured, trials), ui, start)
-
-
-def require_engine(study: Study) -> None:
-    """Raise `StudyError` when the study's profile was made without an engine."""
-    path = study.profile.path
-    if study.profile.silicon or (path and is_predicted(Profile.load(Path(path)).facts)):
-        raise StudyError(
-            "profile: it was made from published measurements, so there is nothing to confirm "
-            "against; profile the real engine (profile.budget_s) and tune with that"
-        )
 
 
 @dataclass(frozen=True)
@@ -171,18 +161,6 @@ def measure(study: Study, trace: Trace, ui: Ui, start: StartEngine = start_engin
             budget_s=study.profile.budget_s,
             seed=study.search.seed,
             progress=progress,
-        )
-
-
-def predict(study: Study, ui: Ui) -> Profile:
-    """A profile from published measurements instead of an engine."""
-    assert study.profile.silicon is not None  # the caller looked
-    calibrate = study.profile.silicon.calibrate
-    measured = None if calibrate is None else Profile.load(Path(calibrate))
-    ui.stage("predicting step times from published measurements")
-    with ui.progress("tables") as progress:
-        return profile_silicon(
-            study.silicon_spec(), study.fixed, measured=measured, progress=progress
         )
 
 
