@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install check test bench bench-rehearsal demo dashboard clean
+.PHONY: install check test bench bench-gpu bench-rehearsal demo dashboard clean
 
 install: .venv/.installed
 
@@ -24,6 +24,9 @@ test: install
 
 bench: install
 	$(BIN)/python -m pytest -q -s -m bench tests/benchmarks
+
+bench-gpu: install
+	$(BIN)/stallfree fidelity --silicon
 
 bench-rehearsal: install
 	$(BIN)/python -m pytest -q -s -m bench tests/benchmarks/test_rehearsal.py

@@ -7,6 +7,7 @@ StallfreeError                  a fault; the command line prints one line and ex
 │   ├── KnobError               an engine setting
 │   ├── ModelFolderError        a model folder or its config.json
 │   └── SiliconError            the published GPU data does not hold what was asked for
+│       └── DoesNotFitError     weights or one request are larger than the GPU's memory
 ├── EngineError                 a real engine did not do its part
 │   ├── EngineStartError        refused a flag, ran out of memory, never became ready
 │   ├── EngineVersionError      a version that the simulator's rules were not checked for
@@ -52,6 +53,10 @@ class ModelFolderError(InputError):
 
 class SiliconError(InputError):
     """The published GPU data does not hold a model, GPU or number format, or nothing fits it."""
+
+
+class DoesNotFitError(SiliconError):
+    """Weights or one full request are larger than the memory of the GPUs."""
 
 
 class EngineError(StallfreeError):

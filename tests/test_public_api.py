@@ -29,6 +29,8 @@ SIGNATURES = {
     "tuner.explain.explain": "(scene, what)",
     "tuner.export.emit.emit": "(files, folder)",
     "tuner.export.targets.render": "(results, target)",
+    "tuner.fidelity.rows.read_rows": "(table, engine)",
+    "tuner.fidelity.run.run_fidelity": "(ui, *, workers, fit)",
     "tuner.intervals.over_windows": "(outcomes, drawn, slo)",
     "tuner.metrics.compute": "(outcomes, slo)",
     "tuner.search.confirm.confirm": "(plan, folder, alive, ui)",

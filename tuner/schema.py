@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from profiler.engine_config import EngineConfig, check_value, knob
 from profiler.engines import ENGINES
 from profiler.engines.base import EngineSpec
-from profiler.engines.silicon.spec import ENGINES_WITH_DATA, SiliconSpec, Terms
+from profiler.engines.silicon.spec import ENGINES_WITH_DATA, SiliconSpec
 from profiler.errors import KnobError
+from tuner.silicon_section import Section, SiliconSection
 
 Scalar = bool | int | float | str
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class Traffic(_Section):
+class Traffic(Section):
     """Recorded (`path`) or synthetic (`like`) traffic, and what to take of it."""
 
     path: str | None = None
@@ -43,7 +40,7 @@ class Traffic(_Section):
         return self
 
 
-class EngineSection(_Section):
+class EngineSection(Section):
     """Which engine, which model, and the settings that are not searched."""
 
     name: str = "vllm"
@@ -51,9 +48,9 @@ class EngineSection(_Section):
     load_format: str = "auto"
     dtype: str = "auto"
     device: str = "auto"
-    args: dict[str, Any] = {}
-    environment: dict[str, str] = {}
-    config: dict[str, Scalar] = {}
+    args: dict[str, Any] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+    config: dict[str, Scalar] = Field(default_factory=dict)
     unchecked: bool = False
     """go on with an engine version that the simulator's rules were not checked for"""
     acceptance: Share | list[Share] | None = None
@@ -76,31 +73,7 @@ class EngineSection(_Section):
         return config
 
 
-class TermsSection(_Section):
-    """What published kernel times leave out (`profiler.engines.silicon.spec.Terms`)."""
-
-    step_s: float = Field(default=Terms.step_s, ge=0)
-    host_s: float = Field(default=Terms.host_s, ge=0)
-    host_per_running_s: float = Field(default=Terms.host_per_running_s, ge=0)
-    frontend_s: float = Field(default=Terms.frontend_s, ge=0)
-    graph_padding: bool = Terms.graph_padding
-
-
-class SiliconSection(_Section):
-    """Predict on a GPU from published measurements; the model defaults to the engine's."""
-
-    system: str
-    model: str | None = None
-    tp: int = Field(default=1, ge=1)
-    weight_dtype: str = "auto"
-    kv_dtype: str = "auto"
-    expert_parallel: bool = False
-    terms: TermsSection = TermsSection()
-    calibrate: str | None = None
-    """measured profile to correct the latency model with"""
-
-
-class ProfileSection(_Section):
+class ProfileSection(Section):
     """Measure for `budget_s` seconds, use the finished profile in `path`, or predict (`silicon`)
     from published GPU measurements."""
 
@@ -118,7 +91,7 @@ class ProfileSection(_Section):
         return self
 
 
-class Limits(_Section):
+class Limits(Section):
     """Limits on the p99 of a class, seconds; also the limits of a good request."""
 
     ttft_p99_s: float | None = Field(default=None, gt=0)
@@ -126,11 +99,11 @@ class Limits(_Section):
     tpot_p99_s: float | None = Field(default=None, gt=0)
 
 
-class SloSection(_Section):
+class SloSection(Section):
     """Limits of every request, and of classes that differ."""
 
     default: Limits = Limits()
-    classes: dict[str, Limits] = {}
+    classes: dict[str, Limits] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _some_limit(self) -> Self:
@@ -140,7 +113,7 @@ class SloSection(_Section):
         return self
 
 
-class Axis(_Section):
+class Axis(Section):
     """Values of one knob: a range, or a list of choices."""
 
     low: int | float | None = None
@@ -180,7 +153,7 @@ def _check_axis(name: str, axis: Axis) -> None:
         check_value(name, value)
 
 
-class SearchSection(_Section):
+class SearchSection(Section):
     """How long to search, and over what."""
 
     trials: int = Field(default=100, ge=1)
@@ -200,7 +173,7 @@ class SearchSection(_Section):
         return space
 
 
-class ValidateSection(_Section):
+class ValidateSection(Section):
     """How to confirm: the best `top` and the engine default, `seconds` of traffic per replay."""
 
     top: int = Field(default=3, ge=1)
@@ -209,13 +182,13 @@ class ValidateSection(_Section):
     keep_alive: bool = False
 
 
-class ExportSection(_Section):
+class ExportSection(Section):
     """Which deployment files to write at the end."""
 
     target: str = "vllm"
 
 
-class Study(_Section):
+class Study(Section):
     """A study file, checked."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -278,7 +251,7 @@ class Study(_Section):
             kv_dtype=silicon.kv_dtype,
             expert_parallel=silicon.expert_parallel,
             memory_fraction=float(args.get("gpu_memory_utilization", SiliconSpec.memory_fraction)),
-            terms=Terms(**silicon.terms.model_dump()),
+            terms=silicon.chosen_terms(self.engine.model),
         )
 
     def engine_spec(self, config: EngineConfig) -> EngineSpec:

@@ -18,7 +18,8 @@ from profiler.engines.rehearsal.spec import LATENCY_MODEL
 from profiler.errors import StudyError
 from profiler.traffic.trace import Trace
 from tuner.messages import one_line
-from tuner.schema import SiliconSection, Study
+from tuner.schema import Study
+from tuner.silicon_section import SiliconSection
 
 
 class _Loader(yaml.SafeLoader):

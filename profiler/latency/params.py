@@ -24,7 +24,8 @@ class StepTables(NamedTuple):
     decode_step_s: FloatArray
     """(D + 1,) seconds of a decode-only step by number of decodes, without their context"""
     chunk_step_s: FloatArray
-    """(T + 1,) seconds of a step with chunks by its number of tokens, without attention"""
+    """(T + 1,) seconds of a step with chunks by its number of tokens, without attention; at 0 the
+    least that such a step takes"""
     attention_s: FloatArray
     """(4, M + 1, M) seconds of attention at the nodes of four grids (`tabulated` names them), and
     in row M of each the place of the grid, as in `StepTimeParams.table`; M is at least 4"""

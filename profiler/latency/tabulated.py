@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from profiler.compiled import compiled, inner
+from profiler.compiled import compiled
 from profiler.latency.params import StepTables
 
 if TYPE_CHECKING:
@@ -91,9 +91,12 @@ def chunk_attention_time(grids: FloatArray, batch: BatchShape) -> float:
     return seconds
 
 
-@inner
+@compiled
 def tabulated_time(tables: StepTables, batch: BatchShape) -> float:
-    """Device seconds of one step."""
+    """Device seconds of one step.
+
+    Not `inner`: inlined into the decode loop it makes models without tables 1.4 times as slow.
+    """
     grids, decodes = tables.attention_s, batch.num_decodes
     context = batch.decode_context / max(1, decodes)
     if batch.prefill_tokens == 0:
@@ -103,4 +106,5 @@ def tabulated_time(tables: StepTables, batch: BatchShape) -> float:
     seconds += chunk_attention_time(grids, batch)
     if decodes > 0:
         seconds += attention_time(grids, DECODES_BESIDE, decodes, context)
+    seconds = max(seconds, tables.chunk_step_s[0])
     return seconds

@@ -13,6 +13,7 @@ from tuner.cli.confirm import confirm
 from tuner.cli.dashboard import dashboard
 from tuner.cli.difftest import difftest
 from tuner.cli.export import export
+from tuner.cli.fidelity import fidelity
 from tuner.cli.knobs import knobs
 from tuner.cli.profile import profile
 from tuner.cli.show import show
@@ -47,7 +48,18 @@ app = typer.Typer(
     help="Find, prove and export the chunked-prefill settings that meet your TTFT and ITL targets "
     "on your traffic. Start with: stallfree tune STUDY.yaml",
 )
-for command in (tune, profile, simulate, confirm, show, export, knobs, dashboard, difftest):
+for command in (
+    tune,
+    profile,
+    simulate,
+    confirm,
+    show,
+    export,
+    knobs,
+    dashboard,
+    difftest,
+    fidelity,
+):
     app.command()(command)
 app.add_typer(
     typer.Typer(

@@ -7,11 +7,15 @@ from pathlib import Path
 
 from profiler.collect import Profile
 from profiler.collect.silicon import profile_silicon
+from profiler.engines.silicon.fitted import fitted_terms
 from profiler.engines.silicon.spec import NO_TERMS, SiliconSpec, Terms
 from profiler.errors import StudyError
 from tuner.cli.whatif import parse_settings
 from tuner.results import DEFAULT_ROOT
 from tuner.search.progress import Ui
+
+FITTED_TERMS = "fitted"
+"""stands for every constant that was fitted to published end-to-end measurements"""
 
 
 @dataclass(frozen=True)
@@ -59,14 +63,23 @@ def spec_of(request: SiliconRequest) -> SiliconSpec:
         weight_dtype=request.weight_dtype,
         kv_dtype=request.kv_dtype,
         expert_parallel=request.expert_parallel,
-        terms=terms_without(request.without),
+        terms=terms_without(
+            request.without, fitted_terms(request.system, request.model, request.weight_dtype)
+        ),
     )
 
 
-def terms_without(names: tuple[str, ...]) -> Terms:
-    """All terms but those named. Raises `StudyError` for an unknown one."""
-    known = [field.name for field in fields(Terms)]
-    for name in names:
-        if name not in known:
-            raise StudyError(f"--without takes one of {', '.join(known)}, got {name!r}")
-    return replace(Terms(), **{name: getattr(NO_TERMS, name) for name in names})
+def terms_without(names: tuple[str, ...], known: Terms | None = None) -> Terms:
+    """All terms but those named; `known` are those fitted for the GPU and model.
+
+    Raises `StudyError` for the name of an unknown term.
+    """
+    terms = [field.name for field in fields(Terms)]
+    left_out = [name for name in names if name != FITTED_TERMS]
+    for name in left_out:
+        if name not in terms:
+            raise StudyError(
+                f"--without takes one of {', '.join(terms)} or {FITTED_TERMS}, got {name!r}"
+            )
+    start = known if known is not None and FITTED_TERMS not in names else Terms()
+    return replace(start, **{name: getattr(NO_TERMS, name) for name in left_out})

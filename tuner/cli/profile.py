@@ -75,7 +75,8 @@ def profile(
         list[str] | None,
         typer.Option(
             metavar="TERM",
-            help="Leave out step_s, host_s, host_per_running_s, frontend_s or graph_padding.",
+            help="Leave out a term added to kernel time, for example host_s or graph_padding; "
+            "fitted: the constants fitted to published end-to-end runs.",
             rich_help_panel=_GPU,
         ),
     ] = None,

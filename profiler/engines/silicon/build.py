@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,10 @@ from profiler.engines.silicon.published import (
 )
 from profiler.engines.silicon.shapes import Shapes, as_samples, published_s, random_shapes
 from profiler.engines.silicon.source import check_spec, open_model, open_published
-from profiler.engines.silicon.spec import SiliconSpec
+from profiler.engines.silicon.spec import SiliconSpec, Terms
 from profiler.engines.silicon.tabulate import NODES, Extent, tabulate, with_terms
 from profiler.latency.base import StepTimeModel
-from profiler.latency.params import StepTables, plain_params
+from profiler.latency.params import IntArray, StepTables, plain_params
 from profiler.latency.region import SampledRegion, columns_of
 from profiler.steps import StepSamples
 
@@ -39,8 +39,6 @@ class Silicon:
     """Everything that a simulation of this deployment needs. Filled by `build_silicon`."""
 
     spec: SiliconSpec
-    model: StepTimeModel
-    """with the terms of `spec`"""
     kernel_model: StepTimeModel
     """GPU kernel time alone"""
     resolved: EngineConfig
@@ -54,9 +52,24 @@ class Silicon:
     facts: dict[str, Any]
     """model shape, device, where the data comes from"""
 
+    @property
+    def num_layers(self) -> int:
+        """Layers of the model."""
+        return int(self.facts["model_shape"]["num_layers"])
+
+    @property
+    def model(self) -> StepTimeModel:
+        """With the terms of `spec`."""
+        return complete(self.kernel_model, self.spec.terms, self.capture_sizes, self.num_layers)
+
     def published_steps(self) -> StepSamples:
         """The shapes of the sampled region with the GPU time that the source gives."""
         return as_samples(self.shapes, published_s(self.published, self.shapes))
+
+    @property
+    def capture_sizes(self) -> IntArray:
+        """Token counts that CUDA graphs are captured for, ascending."""
+        return capture_sizes(self.resolved, gpu_facts(self.spec.system))
 
 
 def build_silicon(
@@ -113,7 +126,6 @@ def build_silicon(
     kernel_model = _model(tables, shapes, facts)
     return Silicon(
         spec=spec,
-        model=_with_terms(kernel_model, spec, resolved, gpu),
         kernel_model=kernel_model,
         resolved=resolved,
         kv_blocks_by_budget=blocks,
@@ -158,23 +170,18 @@ def _model(tables: StepTables, shapes: Shapes, facts: dict[str, Any]) -> StepTim
     )
 
 
-def _with_terms(
-    kernel: StepTimeModel, spec: SiliconSpec, resolved: EngineConfig, gpu: dict[str, Any]
+def complete(
+    kernel: StepTimeModel, terms: Terms, sizes: IntArray, num_layers: int
 ) -> StepTimeModel:
-    terms = spec.terms
+    """`kernel`, a model of GPU kernel time alone, with what it leaves out.
+
+    See `tabulate.with_terms` for the other parameters.
+    """
+    tables = with_terms(kernel.params.tables, terms, sizes, num_layers)
     params = kernel.params._replace(
-        tables=with_terms(kernel.params.tables, terms, capture_sizes(resolved, gpu)),
-        host_s=terms.host_s,
-        host_per_running_s=terms.host_per_running_s,
+        tables=tables, host_s=terms.host_s, host_per_running_s=terms.host_per_running_s
     )
-    return StepTimeModel(
-        params=params,
-        frontend_in_s=terms.frontend_s,
-        frontend_out_s=0.0,
-        residuals=kernel.residuals,
-        region=kernel.region,
-        facts=kernel.facts,
-    )
+    return replace(kernel, params=params, frontend_in_s=terms.frontend_s)
 
 
 def _facts(spec: SiliconSpec, published: Published) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from profiler.engine_config import EngineConfig
 from profiler.engines.silicon.published import Memory, Published
 from profiler.engines.silicon.spec import SiliconSpec
-from profiler.errors import SiliconError
+from profiler.errors import DoesNotFitError, SiliconError
 from profiler.latency.params import IntArray
 
 _GIB = float(2**30)
@@ -82,7 +82,7 @@ def _require_room(memory: Memory, spec: SiliconSpec, config: EngineConfig) -> No
     if memory.left > 0.0 and memory.kv_tokens == 0:
         raise SiliconError(f"the published data has no KV size for {spec.model}; take another")
     if memory.left <= 0.0:
-        raise SiliconError(
+        raise DoesNotFitError(
             f"{spec.model} does not fit {spec.system} at tp={spec.tp}: per GPU "
             f"{memory.weights / _GIB:.1f} GiB of weights, {memory.activations / _GIB:.1f} GiB of "
             f"activations and {memory.others / _GIB:.1f} GiB of buffers, but {share}; "
@@ -90,7 +90,7 @@ def _require_room(memory: Memory, spec: SiliconSpec, config: EngineConfig) -> No
         )
     length = config.max_model_len or 1
     if memory.kv_tokens < length:
-        raise SiliconError(
+        raise DoesNotFitError(
             f"max_model_len = {length} needs as many tokens of KV cache, {spec.system} has room "
             f"for {memory.kv_tokens} at tp={spec.tp} ({share}); lower max_model_len or "
             f"{_way_out(spec)}"

@@ -10,10 +10,9 @@ import contextlib
 import io
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,8 +82,9 @@ class Published:
             options["moe_ep_size"] = spec.tp if spec.expert_parallel else 1
         if spec.weight_dtype != "auto":
             options["gemm_quant_mode"] = spec.weight_dtype
-            if self.num_experts:
-                options["moe_quant_mode"] = spec.weight_dtype
+        experts = spec.expert_dtype or spec.weight_dtype
+        if self.num_experts and experts != "auto":
+            options["moe_quant_mode"] = experts
         if spec.kv_dtype != "auto":
             options["kvcache_quant_mode"] = spec.kv_dtype
         return options
@@ -190,6 +190,33 @@ class Published:
             kv_tokens=int(parts["tokens_from_kv_bytes"](left)) if left > 0.0 else 0,
         )
 
+    def planner(self) -> Callable[[int, int, int], tuple[float, float]]:
+        """NVIDIA's static estimate: (prompt, output, concurrency) -> TTFT and TPOT, milliseconds.
+
+        `run_agg` of the package: mean-field step counts, one prompt of full length per mixed step,
+        and a queueing factor in the logarithm of the concurrency. The folder must still exist.
+        """
+        from aiconfigurator_core.sdk import RuntimeConfig, config_builders, perf_database
+        from aiconfigurator_core.sdk.backends.factory import get_backend
+        from aiconfigurator_core.sdk.models import get_model
+
+        spec = self._spec
+        shape = {"pp_size": 1, "attention_dp_size": 1, "moe_tp_size": 1, "moe_ep_size": 1}
+        with refusing(spec):
+            config = config_builders.build_model_config(**{**shape, **self._options()})
+            model = get_model(self._model, config, spec.engine)
+            backend = get_backend(spec.engine)
+            data = perf_database.get_database(spec.system, spec.engine, DATA)
+
+        def estimate(isl: int, osl: int, concurrency: int) -> tuple[float, float]:
+            asked = RuntimeConfig(batch_size=concurrency, isl=isl, osl=osl)
+            with refusing(spec):
+                summary = backend.run_agg(model, data, asked, ctx_tokens=isl)
+                line = summary.get_summary_df().iloc[0]
+            return float(line["ttft"]), float(line["tpot"])
+
+        return estimate
+
     def data_version(self) -> str:
         """Engine version that the kernel times were measured under."""
         slots = yaml.safe_load((systems_folder() / "query_versions.yaml").read_text("utf-8"))
@@ -242,13 +269,6 @@ def gpu_facts(system: str) -> dict[str, Any]:
     content = yaml.safe_load((systems_folder() / f"{system}.yaml").read_text("utf-8"))
     facts: dict[str, Any] = content["gpu"]
     return facts
-
-
-def nearest(name: str, known: tuple[str, ...]) -> str:
-    """ "nearest: ..." with the known names most like `name`, owners of models left aside."""
-    own = {k.rsplit("/", 1)[-1].lower(): k for k in known}
-    near = get_close_matches(name.rsplit("/", 1)[-1].lower(), own, n=4, cutoff=0.0)
-    return f"nearest: {', '.join(own[k] for k in near)}"
 
 
 @contextmanager

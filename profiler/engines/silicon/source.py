@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from profiler.engines.silicon.published import (
     Published,
     bundled_models,
-    nearest,
     systems_with_data,
 )
 from profiler.engines.silicon.spec import (
@@ -31,6 +31,7 @@ def check_spec(spec: SiliconSpec) -> None:
         ("engine", spec.engine, ENGINES_WITH_DATA),
         ("system", spec.system, systems_with_data(ENGINES_WITH_DATA[0])),
         ("weight_dtype", spec.weight_dtype, WEIGHT_DTYPES),
+        ("expert_dtype", spec.expert_dtype or "auto", WEIGHT_DTYPES),
         ("kv_dtype", spec.kv_dtype, KV_DTYPES),
     ):
         if value not in known:
@@ -97,3 +98,10 @@ def _answers(spec: SiliconSpec, folder: Path) -> bool:
     except SiliconError:
         return False
     return True
+
+
+def nearest(name: str, known: tuple[str, ...]) -> str:
+    """ "nearest: ..." with the known names most like `name`, owners of models left aside."""
+    own = {k.rsplit("/", 1)[-1].lower(): k for k in known}
+    near = get_close_matches(name.rsplit("/", 1)[-1].lower(), own, n=4, cutoff=0.0)
+    return f"nearest: {', '.join(own[k] for k in near)}"

@@ -13,7 +13,7 @@ ENGINES_WITH_DATA = ("vllm",)
 
 @dataclass(frozen=True)
 class Terms:
-    """What published kernel times leave out; each can be switched off (0 or False).
+    """What published kernel times leave out; each can be switched off (`NO_TERMS`).
 
     Unequal chunks are no term: the tables take the query-key pairs summed over the chunks, where
     the source averages the requests of a step.
@@ -34,9 +34,20 @@ class Terms:
     graph_padding: bool = True
     """a step of at most the largest captured size runs as the next captured size:
     `vllm/config/vllm.py` `_set_cudagraph_sizes`, `vllm/v1/cudagraph_dispatcher.py`"""
+    chunk_factor: float = 1.0
+    """on chunk work above the reading of the weights, attention of chunks included: kernels were
+    measured alone and at full clock, long prompts run at the clock that the power limit allows"""
+    decode_factor: float = 1.0
+    """on the rest of the GPU time: decodes and the reading of the weights"""
+    launch_per_layer_s: float = 0.0
+    """no step with a chunk is faster than this per layer: outside captured graphs the host launches
+    every kernel, which bounds small chunks on fast or many GPUs. NVIDIA's planner adds 0.8 ms per
+    layer to every first token (`vllm_backend.py` `_prefill_dispatch_overhead_ms`)."""
 
 
-NO_TERMS = Terms(0.0, 0.0, 0.0, 0.0, False)
+NO_TERMS = Terms(
+    step_s=0.0, host_s=0.0, host_per_running_s=0.0, frontend_s=0.0, graph_padding=False
+)
 """kernel time alone"""
 
 
@@ -53,6 +64,8 @@ class SiliconSpec:
     """tensor-parallel GPUs"""
     weight_dtype: str = "auto"
     """one of WEIGHT_DTYPES; "auto" is what the checkpoint's config says"""
+    expert_dtype: str = ""
+    """one of WEIGHT_DTYPES for the experts alone; "" is as `weight_dtype`"""
     kv_dtype: str = "auto"
     """one of KV_DTYPES"""
     expert_parallel: bool = False

@@ -123,8 +123,16 @@ def _chunk_ms(
     return float(whole) * tokens / (prompts * chunk)
 
 
-def with_terms(tables: StepTables, terms: Terms, sizes: IntArray) -> StepTables:
-    """The tables with graph padding to `sizes` and the time that no asynchrony hides."""
+def with_terms(tables: StepTables, terms: Terms, sizes: IntArray, num_layers: int) -> StepTables:
+    """The tables with everything in `terms` that the device's time takes.
+
+    Parameters
+    ----------
+    sizes
+        Token counts that CUDA graphs are captured for, ascending.
+    num_layers
+        Layers of the model.
+    """
 
     def padded(seconds: FloatArray) -> FloatArray:
         place = np.arange(seconds.size)
@@ -133,6 +141,15 @@ def with_terms(tables: StepTables, terms: Terms, sizes: IntArray) -> StepTables:
             place[small] = sizes[np.searchsorted(sizes, place[small])]
         return np.asarray(np.round(seconds[place] + terms.step_s, _DIGITS))
 
-    return tables._replace(
-        decode_step_s=padded(tables.decode_step_s), chunk_step_s=padded(tables.chunk_step_s)
+    layers = tables.chunk_step_s
+    weights = np.minimum(layers, layers[1])
+    chunks = padded(terms.decode_factor * weights + terms.chunk_factor * (layers - weights))
+    chunks[0] = terms.launch_per_layer_s * num_layers
+    grids = tables.attention_s.copy()
+    grids[[DECODES_ALONE, DECODES_BESIDE], :-1] *= terms.decode_factor
+    grids[[ONE_CHUNK, SEVERAL_CHUNKS], :-1] *= terms.chunk_factor
+    return StepTables(
+        decode_step_s=padded(terms.decode_factor * tables.decode_step_s),
+        chunk_step_s=chunks,
+        attention_s=np.round(grids, _DIGITS),
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from profiler.engine_config import EngineConfig
 from profiler.engines.silicon.defaults import capture_sizes, server_defaults
-from profiler.engines.silicon.shapes import as_samples, random_shapes
+from profiler.engines.silicon.shapes import Shapes, as_samples, random_shapes
 from profiler.engines.silicon.spec import NO_TERMS, Terms
 from profiler.engines.silicon.tabulate import Extent, tabulate, with_terms
 from profiler.latency.params import StepTables, plain_params
@@ -80,12 +82,40 @@ def test_shapes_fit_the_kv_pool_and_reach_the_ends() -> None:
 
 def test_graph_padding_and_the_time_that_nothing_hides(tables: StepTables) -> None:
     sizes = np.array([1, 2, 4, 8])
-    padded = with_terms(tables, Terms(step_s=1e-3), sizes)
+    padded = with_terms(tables, Terms(step_s=1e-3), sizes, 2)
     assert padded.decode_step_s[5] == pytest.approx(tables.decode_step_s[8] + 1e-3)
     assert padded.chunk_step_s[3] == pytest.approx(tables.chunk_step_s[4] + 1e-3)
     assert padded.chunk_step_s[9] == pytest.approx(tables.chunk_step_s[9] + 1e-3)
-    for before, after in zip(tables, with_terms(tables, NO_TERMS, sizes), strict=True):
+    for before, after in zip(tables, with_terms(tables, NO_TERMS, sizes, 2), strict=True):
         np.testing.assert_array_equal(before, after)
+
+
+def test_clock_decodes_and_launches(tables: StepTables) -> None:
+    terms = replace(NO_TERMS, chunk_factor=1.5, decode_factor=0.5, launch_per_layer_s=1e-3)
+    made = with_terms(tables, terms, np.array([1, 2, 4, 8]), 30)
+    floor = tables.chunk_step_s[1]
+    expected = 0.5 * floor + 1.5 * (tables.chunk_step_s[200] - floor)
+    assert made.chunk_step_s[200] == pytest.approx(expected)
+    assert made.chunk_step_s[0] == pytest.approx(0.03)
+    np.testing.assert_allclose(made.decode_step_s, 0.5 * tables.decode_step_s, atol=1e-10)
+    for grid, factor in enumerate((0.5, 0.5, 1.5, 1.5)):
+        before, after = tables.attention_s[grid], made.attention_s[grid]
+        np.testing.assert_allclose(after[:-1], factor * before[:-1], atol=1e-10)
+        np.testing.assert_allclose(after[-1], before[-1], atol=1e-10)
+
+
+def test_no_step_with_a_chunk_is_faster_than_its_launches(tables: StepTables) -> None:
+    terms = replace(NO_TERMS, launch_per_layer_s=1e-3)
+    made = with_terms(tables, terms, np.array([1]), 30)
+    params = plain_params()._replace(tables=made)
+    chunks, tokens, cached = np.array([1, 1, 0]), np.array([16, 500, 0]), np.zeros(3, dtype=int)
+    shapes = Shapes(chunks, tokens, cached, np.array([0, 0, 4]), np.array([0, 0, 100]))
+    before = plain_params()._replace(tables=tables)
+    columns = columns_of(as_samples(shapes, np.ones(3)))
+    plain, seconds = device_seconds(before, columns), device_seconds(params, columns)
+    np.testing.assert_allclose(seconds[:2], np.maximum(plain[:2], 0.03))
+    assert seconds[0] == pytest.approx(0.03)
+    assert seconds[2] == pytest.approx(plain[2])
 
 
 def test_capture_sizes() -> None:

@@ -62,7 +62,8 @@ def slow_tabulated_time(tables: StepTables, batch: BatchShape) -> float:
     four = slow_grid(tables.attention_s[3], batch.prefill_tokens, depth)
     chunks = np.interp(batch.num_prefills, [1, 4], [one, four])
     beside = slow_grid(tables.attention_s[1], nd, context) if nd else 0.0
-    return float(tables.chunk_step_s[batch.prefill_tokens + nd] + chunks + beside)
+    layers = float(tables.chunk_step_s[batch.prefill_tokens + nd])
+    return max(float(tables.chunk_step_s[0]), layers + chunks + beside)
 
 
 def slow_grid(grid: np.ndarray, x: float, y: float) -> float:

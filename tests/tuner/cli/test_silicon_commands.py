@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from profiler.engines.silicon.fitted import fitted_terms
 from profiler.engines.silicon.spec import Terms
 from profiler.errors import StudyError
 from tuner.cli.app import main
-from tuner.cli.predict import terms_without
+from tuner.cli.predict import FITTED_TERMS, terms_without
 from tuner.results import RunFolder, Verdict
 from tuner.search.progress import SilentUi
 from tuner.search.tune import TuneOptions, tune
+from tuner.silicon_section import SiliconSection, TermsSection
 from tuner.study import load_study
 
 LLAMA_8B = "meta-llama/Meta-Llama-3.1-8B"
+LLAMA_70B = "meta-llama/Meta-Llama-3.1-70B"
 STUDY = f"""
 name: gpu
 traffic: {{like: azure-conv-2023, rate_rps: 8.0, duration_s: 20, max_prompt_tokens: 4000, seed: 1}}
@@ -55,6 +58,7 @@ def test_a_profile_for_a_gpu_and_a_simulation_with_it(stallfree, tmp_path: Path)
     needs_data()
     place = tmp_path / "profile"
     words = ("--silicon", "--model", LLAMA_8B, "--system", "h200_sxm", "--without", "frontend_s")
+    words += ("--without", "fitted")
     code, out, _ = stallfree("profile", *words, "--set", "max_model_len=8192", "-o", place)
     assert code == 0
     assert "at 5,003 random shapes" in " ".join(out.split())
@@ -100,6 +104,21 @@ def test_terms_can_be_left_out() -> None:
     assert terms_without(()) == Terms()
     left = terms_without(("graph_padding", "step_s"))
     assert (left.graph_padding, left.step_s, left.host_s) == (False, 0.0, Terms().host_s)
+
+
+def test_fitted_constants_are_used_unless_left_out() -> None:
+    known = fitted_terms("h200_sxm", LLAMA_70B, "fp8")
+    assert known.chunk_factor != 1.0
+    assert terms_without(("host_s",), known).chunk_factor == known.chunk_factor
+    assert terms_without(("chunk_factor",), known).chunk_factor == 1.0
+    assert terms_without((FITTED_TERMS,), known) == Terms()
+    section = SiliconSection(
+        system="h200_sxm", weight_dtype="fp8", terms=TermsSection(decode_factor=1.2)
+    )
+    terms = section.chosen_terms(LLAMA_70B)
+    assert (terms.decode_factor, terms.chunk_factor) == (1.2, known.chunk_factor)
+    plain = SiliconSection(system="h200_sxm", terms=TermsSection(fitted=False))
+    assert plain.chosen_terms(LLAMA_70B) == Terms()
 
 
 @pytest.mark.parametrize(

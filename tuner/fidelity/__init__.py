@@ -1,0 +1,1 @@
+"""The simulator with published GPU data against end-to-end measurements that others published."""
