@@ -29,7 +29,7 @@ bench-gpu: install
 	$(BIN)/stallfree fidelity --silicon
 
 bench-rehearsal: install
-	$(BIN)/python -m pytest -q -s -m bench tests/benchmarks/test_rehearsal.py
+	$(BIN)/python -m pytest -q -s -m bench tests/benchmarks/test_simulated_against_rehearsed.py
 
 demo: install
 	$(BIN)/stallfree tune studies/quickstart.yaml --out stallfree-runs/quickstart --fresh
