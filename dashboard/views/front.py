@@ -21,4 +21,5 @@ def page() -> None:
         data.trials(results), data.confirmed(results), results.slo[chosen]
     )
     st.plotly_chart(figure, key="front")
-    st.caption(f"Stars are {results.evidence.note}; the dotted line leads to the prediction.")
+    stars = f"Stars are {results.note}; the dotted line leads to the prediction."
+    st.caption(results.note.capitalize() + "." if results.seen is None else stars)

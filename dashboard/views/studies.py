@@ -19,7 +19,7 @@ def page() -> None:
     name = st.selectbox("Run", list(found), key="run")
     results = found[name]
     if results.verdict is Verdict.PREDICTED:
-        st.info(f"{results.recommended.label} is best by prediction; nothing was measured.")
+        st.info(f"{results.recommended.label} is best by prediction; {results.note}.")
     elif results.meets_slo:
         st.success(f"{results.recommended.label} meets the SLOs, {results.evidence}.")
     else:
@@ -27,8 +27,8 @@ def page() -> None:
         st.warning(
             f"Nothing met the SLOs. Closest: {results.recommended.label}; it misses {missed}."
         )
-    st.subheader(f"Predicted and {results.evidence}")
-    st.caption(results.evidence.note)
+    st.subheader("Predicted" if results.seen is None else f"Predicted and {results.seen}")
+    st.caption(results.note)
     st.dataframe(data.confirmed(results), hide_index=True)
     st.subheader("Recommended settings")
     st.json(results.recommended.settings)

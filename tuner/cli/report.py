@@ -33,7 +33,7 @@ def print_results(results: Results, console: Console) -> None:
     for candidate in results.candidates:
         if candidate.failure is not None:
             console.print(
-                f"{candidate.label} was not {results.evidence}: {candidate.failure}",
+                f"{candidate.label} was not {results.seen or 'predicted'}: {candidate.failure}",
                 highlight=False,
             )
     for sentence in results.recommended.not_sampled:
@@ -62,7 +62,7 @@ def metrics_table(results: Results) -> Table:
     shown = {"engine default": results.default, "recommended": results.recommended}
     for name, candidate in shown.items():
         table.add_row(f"[bold]{name}[/bold]")
-        for label, key, scale in _ROWS:
+        for label, key, scale in _rows(results):
             cells = _cells(candidate, key, scale)
             cells[results.evidence.value] = cells.pop("measured")
             table.add_row(label, *(cells[name] for name in names))
@@ -74,14 +74,21 @@ def metrics_table(results: Results) -> Table:
     return table
 
 
+def _rows(results: Results) -> list[tuple[str, str, float]]:
+    """Label, figure and scale of each row."""
+    if results.num_gpus is None:
+        return list(_ROWS)
+    return [*_ROWS, ("goodput per GPU, requests/s", "goodput_rps", 1.0 / results.num_gpus)]
+
+
 _AT_SPEED = "at profile speed"
 
 
 def _layout(results: Results) -> tuple[list[str], str, str]:
     """Columns, title and caption of the table of figures."""
-    if results.verdict is Verdict.PREDICTED:
-        return ["predicted"], "predicted; nothing was measured", _PREDICTED_CAPTION
-    title = f"predicted, and {results.evidence.note}"
+    if results.seen is None:
+        return ["predicted"], f"predicted; {results.note}", _PREDICTED_CAPTION
+    title = f"predicted, and {results.note}"
     names = ["predicted", results.evidence.value, _AT_SPEED, "error"]
     if results.evidence is Evidence.REHEARSED:
         names.remove(_AT_SPEED)

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from profiler.knobs import KNOBS
-from tuner.results import Results, Verdict
+from tuner.results import Results
 
 _SERVER_ARGUMENTS = ("load_format", "dtype")
 
@@ -87,12 +87,12 @@ def _lines(words: list[str]) -> list[str]:
 
 def _comment(results: Results) -> str:
     met = f"meets its SLOs, {results.evidence}" if results.meets_slo else "DOES NOT MEET its SLOs"
-    if results.verdict is Verdict.PREDICTED:
+    if results.seen is None:
         met = f"WAS NOT MEASURED; it would {'' if results.meets_slo else 'not '}meet its SLOs"
     digest = str(results.provenance.get("trace_digest", ""))[:12]
     return (
         f"# Stallfree, study {results.study}: the {results.recommended.label} configuration "
-        f"{met}.\n# Figures: {results.evidence.note}.\n"
+        f"{met}.\n# Figures: {results.note}.\n"
         f"# Traffic {digest}; see evidence.json beside this file.\n"
     )
 
@@ -110,7 +110,13 @@ def _settings(results: Results) -> dict[str, Any]:
 
 
 def _evidence(results: Results) -> dict[str, Any]:
-    chosen = results.recommended
+    chosen, default = results.recommended, results.default
+    confirmed: dict[str, Any] = {}
+    beside: dict[str, Any] = {}
+    if results.seen is not None:
+        confirmed = {results.seen: chosen.measured, "corrected": chosen.corrected}
+        confirmed["replays"] = chosen.replays
+        beside = {results.seen: default.measured}
     return {
         "traffic_digest": results.provenance.get("trace_digest"),
         "traffic_source": results.provenance.get("trace_source"),
@@ -118,15 +124,9 @@ def _evidence(results: Results) -> dict[str, Any]:
         "slo": results.slo,
         "misses": results.misses,
         "predicted": chosen.predicted,
-        "evidence": results.evidence.note,
-        results.evidence.value: chosen.measured,
-        "corrected": chosen.corrected,
-        "replays": chosen.replays,
-        "default": {
-            "settings": results.default.settings,
-            "predicted": results.default.predicted,
-            results.evidence.value: results.default.measured,
-        },
+        "evidence": results.note,
+        **confirmed,
+        "default": {"settings": default.settings, "predicted": default.predicted, **beside},
     }
 
 
