@@ -4,59 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from profiler.engine_config import EngineConfig, check_value, knob
 from profiler.engines import ENGINES
 from profiler.engines.base import EngineSpec
 from profiler.engines.silicon.spec import ENGINES_WITH_DATA, SiliconSpec, Terms
 from profiler.errors import KnobError
+from tuner.traffic_section import Section, Traffic
 
 Scalar = bool | int | float | str
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class TrafficClass(_Section):
-    """Synthetic traffic of one class of a mix."""
-
-    like: str
-    rate_rps: float = Field(gt=0)
-    max_prompt_tokens: int | None = Field(default=None, ge=1)
-    max_output_tokens: int | None = Field(default=None, ge=1)
-
-
-class Traffic(_Section):
-    """Recorded (`path`) or synthetic traffic (`like`, or a `mix` of classes), and what to take."""
-
-    path: str | None = None
-    like: str | None = None
-    mix: dict[str, TrafficClass] | None = Field(default=None, min_length=1)
-    format: str | None = None
-    map: dict[str, str] | None = None
-    rate_rps: float | None = Field(default=None, gt=0)
-    start_s: float = Field(default=0.0, ge=0)
-    duration_s: float | None = Field(default=None, gt=0)
-    max_prompt_tokens: int | None = Field(default=None, ge=1)
-    max_output_tokens: int | None = Field(default=None, ge=1)
-    seed: int = Field(default=0, ge=0)
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if sum(source is not None for source in (self.path, self.like, self.mix)) != 1:
-            raise ValueError(
-                "give exactly one of path (recorded), mix and like (synthetic traffic)"
-            )
-        if self.path is None and (self.format or self.map):
-            raise ValueError("format and map describe a file; remove them or give path")
-        if self.mix and self.rate_rps is not None:
-            raise ValueError("each class of a mix has its own rate_rps; remove traffic.rate_rps")
-        return self
-
-
-class EngineSection(_Section):
+class EngineSection(Section):
     """Which engine, which model, and the settings that are not searched."""
 
     name: str = "vllm"
@@ -64,9 +24,9 @@ class EngineSection(_Section):
     load_format: str = "auto"
     dtype: str = "auto"
     device: str = "auto"
-    args: dict[str, Any] = {}
-    environment: dict[str, str] = {}
-    config: dict[str, Scalar] = {}
+    args: dict[str, Any] = Field(default={})
+    environment: dict[str, str] = Field(default={})
+    config: dict[str, Scalar] = Field(default={})
     unchecked: bool = False
     """go on with an engine version that the simulator's rules were not checked for"""
 
@@ -87,7 +47,7 @@ class EngineSection(_Section):
         return config
 
 
-class TermsSection(_Section):
+class TermsSection(Section):
     """What published kernel times leave out (`profiler.engines.silicon.spec.Terms`)."""
 
     step_s: float = Field(default=Terms.step_s, ge=0)
@@ -97,7 +57,7 @@ class TermsSection(_Section):
     graph_padding: bool = Terms.graph_padding
 
 
-class SiliconSection(_Section):
+class SiliconSection(Section):
     """Predict on a GPU from published measurements; the model defaults to the engine's."""
 
     system: str
@@ -111,7 +71,7 @@ class SiliconSection(_Section):
     """measured profile to correct the latency model with"""
 
 
-class ProfileSection(_Section):
+class ProfileSection(Section):
     """Measure for `budget_s` seconds, use the finished profile in `path`, or predict (`silicon`)
     from published GPU measurements."""
 
@@ -129,7 +89,7 @@ class ProfileSection(_Section):
         return self
 
 
-class Limits(_Section):
+class Limits(Section):
     """Limits on the p99 of a class, seconds; also the limits of a good request."""
 
     ttft_p99_s: float | None = Field(default=None, gt=0)
@@ -137,11 +97,11 @@ class Limits(_Section):
     tpot_p99_s: float | None = Field(default=None, gt=0)
 
 
-class SloSection(_Section):
+class SloSection(Section):
     """Limits of every request, and of classes that differ."""
 
     default: Limits = Limits()
-    classes: dict[str, Limits] = {}
+    classes: dict[str, Limits] = Field(default={})
 
     @model_validator(mode="after")
     def _some_limit(self) -> Self:
@@ -151,7 +111,7 @@ class SloSection(_Section):
         return self
 
 
-class Axis(_Section):
+class Axis(Section):
     """Values of one knob: a range, or a list of choices."""
 
     low: int | float | None = None
@@ -191,7 +151,7 @@ def _check_axis(name: str, axis: Axis) -> None:
         check_value(name, value)
 
 
-class SearchSection(_Section):
+class SearchSection(Section):
     """How long to search, and over what."""
 
     trials: int = Field(default=100, ge=1)
@@ -211,7 +171,7 @@ class SearchSection(_Section):
         return space
 
 
-class ValidateSection(_Section):
+class ValidateSection(Section):
     """How to confirm: the best `top` and the engine default, `seconds` of traffic per replay."""
 
     top: int = Field(default=3, ge=1)
@@ -220,13 +180,13 @@ class ValidateSection(_Section):
     keep_alive: bool = False
 
 
-class ExportSection(_Section):
+class ExportSection(Section):
     """Which deployment files to write at the end."""
 
     target: str = "vllm"
 
 
-class Study(_Section):
+class Study(Section):
     """A study file, checked."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")

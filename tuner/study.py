@@ -18,7 +18,8 @@ from profiler.engines.rehearsal.spec import LATENCY_MODEL
 from profiler.errors import StudyError
 from profiler.traffic.trace import Trace
 from tuner.messages import one_line
-from tuner.schema import SiliconSection, Study, Traffic
+from tuner.schema import SiliconSection, Study
+from tuner.traffic_section import Traffic
 
 
 class _Loader(yaml.SafeLoader):
@@ -122,7 +123,8 @@ def build_trace(study: Study) -> Trace:
     """The study's traffic: read or synthesised, from `start_s`, at `rate_rps`, for `duration_s`.
 
     `start_s` is in the recording's own time; `rate_rps` stretches what follows to that mean rate;
-    `duration_s` is seconds of the traffic that results. Lengths are capped last.
+    `duration_s` is seconds of the traffic that results; `share` of its requests are kept. Lengths
+    are capped last.
     Raises `TraceError`.
     """
     t = study.traffic
@@ -133,6 +135,8 @@ def build_trace(study: Study) -> Trace:
         trace = trace.scale_rate(t.rate_rps)
     if t.duration_s is not None:
         trace = trace.slice(0.0, t.duration_s)
+    if t.share < 1.0:
+        trace = trace.sample(max(1, round(t.share * trace.num_requests)), t.seed)
     return trace.cap(max_prompt_tokens=t.max_prompt_tokens, max_output_tokens=t.max_output_tokens)
 
 
