@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install check test bench bench-rehearsal demo dashboard clean
+.PHONY: install check test bench bench-rehearsal studies demo dashboard clean
 
 install: .venv/.installed
 
@@ -27,6 +27,9 @@ bench: install
 
 bench-rehearsal: install
 	$(BIN)/python -m pytest -q -s -m bench tests/benchmarks/test_rehearsal.py
+
+studies: install
+	$(BIN)/python tests/benchmarks/studies_table.py
 
 demo: install
 	$(BIN)/stallfree tune studies/quickstart.yaml --out stallfree-runs/quickstart --fresh

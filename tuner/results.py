@@ -69,17 +69,7 @@ class Results:
     """name, model and arguments to start it with"""
     provenance: dict[str, Any]
     evidence: Evidence
-    """what the candidates' figures are"""
-
-    @property
-    def seen(self) -> str | None:
-        """What confirmed figures are called; None when nothing was confirmed."""
-        return None if self.verdict is Verdict.PREDICTED else self.evidence.value
-
-    @property
-    def note(self) -> str:
-        """What the figures are, in one line for people."""
-        return "nothing was measured" if self.seen is None else self.evidence.note
+    """what the candidates' figures are; the one place that reports, exports and dashboard ask"""
 
     @property
     def num_gpus(self) -> int | None:
@@ -94,7 +84,7 @@ class Results:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; each candidate's figures are called what they are (`evidence`)."""
-        plain = {"schema_version": SCHEMA_VERSION, **asdict(self), "note": self.note}
+        plain = {"schema_version": SCHEMA_VERSION, **asdict(self), "note": self.evidence.note}
         plain["num_gpus"] = self.num_gpus
         plain["goodput_per_gpu_rps"] = {
             "default": self.per_gpu(self.default),

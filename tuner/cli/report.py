@@ -33,7 +33,7 @@ def print_results(results: Results, console: Console) -> None:
     for candidate in results.candidates:
         if candidate.failure is not None:
             console.print(
-                f"{candidate.label} was not {results.seen or 'predicted'}: {candidate.failure}",
+                f"{candidate.label} was not {results.evidence}: {candidate.failure}",
                 highlight=False,
             )
     for sentence in results.recommended.not_sampled:
@@ -64,7 +64,7 @@ def metrics_table(results: Results) -> Table:
         table.add_row(f"[bold]{name}[/bold]")
         for label, key, scale in _rows(results):
             cells = _cells(candidate, key, scale)
-            cells[results.evidence.value] = cells.pop("measured")
+            cells = {results.evidence.value: cells["measured"], **cells}
             table.add_row(label, *(cells[name] for name in names))
         if _AT_SPEED in names:
             table.add_row("machine speed", "1.00", _speeds(candidate), "1.00", "")
@@ -86,9 +86,9 @@ _AT_SPEED = "at profile speed"
 
 def _layout(results: Results) -> tuple[list[str], str, str]:
     """Columns, title and caption of the table of figures."""
-    if results.seen is None:
-        return ["predicted"], f"predicted; {results.note}", _PREDICTED_CAPTION
-    title = f"predicted, and {results.note}"
+    if results.evidence is Evidence.PREDICTED:
+        return ["predicted"], f"predicted; {results.evidence.note}", _PREDICTED_CAPTION
+    title = f"predicted, and {results.evidence.note}"
     names = ["predicted", results.evidence.value, _AT_SPEED, "error"]
     if results.evidence is Evidence.REHEARSED:
         names.remove(_AT_SPEED)

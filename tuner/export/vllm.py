@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from profiler.knobs import KNOBS
+from tuner.candidate import Evidence
 from tuner.results import Results
 
 _SERVER_ARGUMENTS = ("load_format", "dtype")
@@ -87,12 +88,12 @@ def _lines(words: list[str]) -> list[str]:
 
 def _comment(results: Results) -> str:
     met = f"meets its SLOs, {results.evidence}" if results.meets_slo else "DOES NOT MEET its SLOs"
-    if results.seen is None:
+    if results.evidence is Evidence.PREDICTED:
         met = f"WAS NOT MEASURED; it would {'' if results.meets_slo else 'not '}meet its SLOs"
     digest = str(results.provenance.get("trace_digest", ""))[:12]
     return (
         f"# Stallfree, study {results.study}: the {results.recommended.label} configuration "
-        f"{met}.\n# Figures: {results.note}.\n"
+        f"{met}.\n# Figures: {results.evidence.note}.\n"
         f"# Traffic {digest}; see evidence.json beside this file.\n"
     )
 
@@ -113,10 +114,10 @@ def _evidence(results: Results) -> dict[str, Any]:
     chosen, default = results.recommended, results.default
     confirmed: dict[str, Any] = {}
     beside: dict[str, Any] = {}
-    if results.seen is not None:
-        confirmed = {results.seen: chosen.measured, "corrected": chosen.corrected}
+    if results.evidence is not Evidence.PREDICTED:
+        confirmed = {results.evidence.value: chosen.measured, "corrected": chosen.corrected}
         confirmed["replays"] = chosen.replays
-        beside = {results.seen: default.measured}
+        beside = {results.evidence.value: default.measured}
     return {
         "traffic_digest": results.provenance.get("trace_digest"),
         "traffic_source": results.provenance.get("trace_source"),
@@ -124,7 +125,7 @@ def _evidence(results: Results) -> dict[str, Any]:
         "slo": results.slo,
         "misses": results.misses,
         "predicted": chosen.predicted,
-        "evidence": results.note,
+        "evidence": results.evidence.note,
         **confirmed,
         "default": {"settings": default.settings, "predicted": default.predicted, **beside},
     }

@@ -24,7 +24,7 @@ from profiler.errors import StudyError
 from profiler.provenance import provenance_now
 from profiler.traffic.trace import Trace
 from tuner.candidate import Candidate, Evidence
-from tuner.results import Results, RunFolder
+from tuner.results import Results, RunFolder, Verdict
 from tuner.schema import Study
 from tuner.search.checked import checked_engine, unchecked_note
 from tuner.search.confirm import Plan, confirm, engines
@@ -249,8 +249,14 @@ def build_results(
                 "unchecked": unchecked_note(study, facts),
             },
         },
-        evidence=Evidence.REHEARSED if is_rehearsed(study, facts) else Evidence.MEASURED,
+        evidence=_evidence(recommendation, rehearsed=is_rehearsed(study, facts)),
     )
+
+
+def _evidence(recommendation: Recommendation, *, rehearsed: bool) -> Evidence:
+    if recommendation.verdict is Verdict.PREDICTED:
+        return Evidence.PREDICTED
+    return Evidence.REHEARSED if rehearsed else Evidence.MEASURED
 
 
 _ENGINE_FACTS = ("engine", "version", "device", "num_gpus", "model")
