@@ -1,6 +1,7 @@
 """Tune every shipped study of a GPU as a user would, and print the README's table (Markdown).
 
-python tests/benchmarks/studies_table.py
+Run by `make studies`:
+    python tests/benchmarks/studies_table.py
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def rows(results: dict[str, Any], cpu_s: float) -> list[list[str]]:
         metrics, settings = results[name]["predicted"], _settings(results[name])
         per_gpu = results["goodput_per_gpu_rps"][name]
         cells = [results["study"] if name == "default" else "", f"{label}: {settings}"]
-        cells += [f"{per_gpu:.2f}", _by_class(metrics, "ttft_p99_s", 1, 2)]
-        cells += [_by_class(metrics, key, 1e3, 0) for key in ("itl_p99_s", "tpot_p99_s")]
+        cells += [f"{per_gpu:.2f}", _by_class(metrics, "ttft_p99_s", 1)]
+        cells += [_by_class(metrics, key, 1e3) for key in ("itl_p99_s", "tpot_p99_s")]
         windows = metrics["num_windows"]
         chance = f"{round(metrics['chance']['all'] * windows)}/{windows}"
         found.append([*cells, chance, f"{cpu_s:.0f}" if name == "default" else ""])
@@ -67,9 +68,13 @@ def _settings(candidate: dict[str, Any]) -> str:
     return ", ".join(words + [f"`{k}` {str(v).lower()}" for k, v in others.items()])
 
 
-def _by_class(metrics: dict[str, Any], key: str, scale: float, digits: int) -> str:
+def _by_class(metrics: dict[str, Any], key: str, scale: float) -> str:
     parts = metrics["classes"] or {"": metrics}
-    return ", ".join(f"{name} {m[key] * scale:,.{digits}f}".strip() for name, m in parts.items())
+    return ", ".join(f"{name} {_number(m[key] * scale)}".strip() for name, m in parts.items())
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
 
 
 def table(lines: list[list[str]]) -> str:
