@@ -57,6 +57,17 @@ class EngineConfig:
         """These settings where given, else those of `defaults`."""
         return replace(defaults, **self.settings())
 
+    def with_default_seqs(self, given: EngineConfig) -> EngineConfig:
+        """These settings, with `max_num_seqs` at most the token budget unless `given` says it.
+
+        As vLLM's server resolves its default (`vllm/engine/arg_utils.py`,
+        `EngineArgs._set_default_max_num_seqs_and_batched_tokens_args`).
+        """
+        budget, seqs = self.max_num_batched_tokens, self.max_num_seqs
+        if given.max_num_seqs is not None or budget is None or seqs is None:
+            return self
+        return replace(self, max_num_seqs=min(seqs, budget))
+
     def check(self) -> None:
         """Raise `KnobError` when two settings clash, as the engine would at start."""
         for low, high, why in _ORDERED:

@@ -25,6 +25,12 @@ def azure_trace_path() -> Path:
 
 
 @pytest.fixture(scope="session")
+def azure_code_path() -> Path:
+    """Azure LLM inference trace 2023, code."""
+    return _recorded("AzureLLMInferenceTrace_code.csv")
+
+
+@pytest.fixture(scope="session")
 def mooncake_trace_path() -> Path:
     """Mooncake conversation trace (FAST '25 release)."""
     return _recorded("mooncake_conversation_trace.jsonl")

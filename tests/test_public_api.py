@@ -25,6 +25,7 @@ SIGNATURES = {
     "profiler.traffic.doctor.diagnose": "(trace)",
     "profiler.traffic.readers.read_trace": "(path, *, fmt, mapping, rate_rps, stretch)",
     "profiler.traffic.synthetic.like": "(name, *, duration_s, rate_rps, seed)",
+    "profiler.traffic.synthetic.mixed": "(parts)",
     "profiler.traffic.synthetic.synthesize": "(spec)",
     "tuner.explain.explain": "(scene, what)",
     "tuner.export.emit.emit": "(files, folder)",

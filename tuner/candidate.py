@@ -11,17 +11,26 @@ from profiler.engines.rehearsal import REHEARSED
 
 
 class Evidence(StrEnum):
-    """What confirmed figures are. The value is what every output calls them."""
+    """What the figures of a run are. The value is what every output calls confirmed ones."""
 
     MEASURED = "measured"
     """seen by a client of an engine that computed every step"""
     REHEARSED = "rehearsed"
     """seen by a client of an engine whose steps took the latency model's time"""
+    PREDICTED = "predicted"
+    """nothing was confirmed"""
 
     @property
     def note(self) -> str:
         """One line for people."""
-        return "measured on the real engine" if self is Evidence.MEASURED else REHEARSED
+        return _NOTES[self]
+
+
+_NOTES = {
+    Evidence.MEASURED: "measured on the real engine",
+    Evidence.REHEARSED: REHEARSED,
+    Evidence.PREDICTED: "nothing was measured",
+}
 
 
 @dataclass(frozen=True)
@@ -47,13 +56,15 @@ class Candidate:
     """why it could not be measured"""
 
     def to_dict(self, evidence: Evidence) -> dict[str, Any]:
-        """Plain data, `measured` under the name of what it is."""
+        """Plain data, `measured` under the name of what it is, if there is such a thing."""
         plain = asdict(self)
-        plain[evidence.value] = plain.pop("measured")
-        return plain
+        measured = plain.pop("measured")
+        return plain if evidence is Evidence.PREDICTED else plain | {evidence.value: measured}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], evidence: Evidence) -> Candidate:
         """What `to_dict` wrote. Raises KeyError or TypeError when it is damaged."""
+        if evidence is Evidence.PREDICTED:
+            return cls(**plain, measured=None)
         others = {name: value for name, value in plain.items() if name != evidence.value}
         return cls(**others, measured=plain[evidence.value])

@@ -14,10 +14,7 @@ Whatever is written appears whole or not at all: it is written beside its place 
 
 from __future__ import annotations
 
-import errno
 import fcntl
-import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +26,7 @@ from typing import Any
 from profiler.errors import ResultsError
 from profiler.outcomes import Outcomes
 from tuner.candidate import Candidate, Evidence
+from tuner.whole_files import read_json, whole_folder, write_json, write_text, writing
 
 SCHEMA_VERSION = 2
 DEFAULT_ROOT = Path("stallfree-runs")
@@ -71,11 +69,27 @@ class Results:
     """name, model and arguments to start it with"""
     provenance: dict[str, Any]
     evidence: Evidence
-    """what the candidates' figures are"""
+    """what the candidates' figures are; the one place that reports, exports and dashboard ask"""
+
+    @property
+    def num_gpus(self) -> int | None:
+        """GPUs of one replica, where the profile knows them."""
+        return (self.provenance.get("engine") or {}).get("num_gpus")
+
+    def per_gpu(self, candidate: Candidate) -> float | None:
+        """Predicted goodput of `candidate` for each GPU, requests per second."""
+        if self.num_gpus is None or candidate.predicted is None:
+            return None
+        return float(candidate.predicted["goodput_rps"]) / self.num_gpus
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; each candidate's figures are called what they are (`evidence`)."""
         plain = {"schema_version": SCHEMA_VERSION, **asdict(self), "note": self.evidence.note}
+        plain["num_gpus"] = self.num_gpus
+        plain["goodput_per_gpu_rps"] = {
+            "default": self.per_gpu(self.default),
+            "recommended": self.per_gpu(self.recommended),
+        }
         plain["default"] = self.default.to_dict(self.evidence)
         plain["recommended"] = self.recommended.to_dict(self.evidence)
         plain["candidates"] = [c.to_dict(self.evidence) for c in self.candidates]
@@ -238,55 +252,3 @@ def find_runs(root: Path) -> list[Path]:
     if (root / "results.json").exists():
         return [root]
     return sorted(path.parent for path in root.glob("*/results.json"))
-
-
-@contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """Turn a failed write into a one-line `ResultsError` that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise ResultsError(
-                f"no space left on the disk of {place}; free some and go on with --resume"
-            ) from error
-        raise ResultsError(
-            f"{place} cannot be written: {error.strerror}; check the path and its permissions"
-        ) from error
-
-
-@contextmanager
-def whole_folder(place: Path) -> Iterator[Path]:
-    """A folder to fill, moved to `place` at the end; nothing is left at `place` on failure."""
-    unfinished = place.with_name(place.name + ".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    try:
-        yield unfinished
-        shutil.rmtree(place, ignore_errors=True)
-        os.replace(unfinished, place)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write `path` whole or not at all."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
-
-
-def write_json(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write `plain` as JSON, whole or not at all. NaN and infinity are refused: not JSON."""
-    write_text(path, json.dumps(plain, indent=2, allow_nan=False, default=str) + "\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object. Raises `ResultsError` when missing or damaged."""
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{path} cannot be read ({error}); run again with --fresh") from error
-    if not isinstance(plain, dict):
-        raise ResultsError(f"{path} is damaged: not a JSON object; run again with --fresh")
-    return plain

@@ -11,33 +11,12 @@ from profiler.engines import ENGINES
 from profiler.engines.base import EngineSpec
 from profiler.engines.silicon.spec import ENGINES_WITH_DATA, SiliconSpec
 from profiler.errors import KnobError
-from tuner.silicon_section import Section, SiliconSection
+from tuner.section import Section
+from tuner.silicon_section import SiliconSection
+from tuner.traffic_section import Traffic
 
 Scalar = bool | int | float | str
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class Traffic(Section):
-    """Recorded (`path`) or synthetic (`like`) traffic, and what to take of it."""
-
-    path: str | None = None
-    like: str | None = None
-    format: str | None = None
-    map: dict[str, str] | None = None
-    rate_rps: float | None = Field(default=None, gt=0)
-    start_s: float = Field(default=0.0, ge=0)
-    duration_s: float | None = Field(default=None, gt=0)
-    max_prompt_tokens: int | None = Field(default=None, ge=1)
-    max_output_tokens: int | None = Field(default=None, ge=1)
-    seed: int = Field(default=0, ge=0)
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.path is None) == (self.like is None):
-            raise ValueError("give exactly one of path (recorded traffic) and like (synthetic)")
-        if self.like and (self.format or self.map):
-            raise ValueError("format and map describe a file; remove them or give path")
-        return self
 
 
 class EngineSection(Section):

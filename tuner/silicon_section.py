@@ -1,17 +1,14 @@
-"""The study file's `profile.silicon`, and what all its sections have in common."""
+"""The study file's `profile.silicon`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from profiler.engines.silicon.fitted import fitted_terms
 from profiler.engines.silicon.spec import Terms
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+from tuner.section import Section
 
 
 class TermsSection(Section):

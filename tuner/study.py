@@ -20,6 +20,7 @@ from profiler.traffic.trace import Trace
 from tuner.messages import one_line
 from tuner.schema import Study
 from tuner.silicon_section import SiliconSection
+from tuner.traffic_section import Traffic
 
 
 class _Loader(yaml.SafeLoader):
@@ -60,7 +61,7 @@ def _checked(content: dict[str, Any], what: str) -> Study:
 
 
 _EXCLUDES = {
-    "traffic.path": ("like", "format", "map"),
+    "traffic.path": ("like", "mix", "format", "map"),
     "profile.path": ("budget_s", "silicon"),
     "profile.budget_s": ("path", "silicon"),
 }
@@ -123,30 +124,47 @@ def build_trace(study: Study) -> Trace:
     """The study's traffic: read or synthesised, from `start_s`, at `rate_rps`, for `duration_s`.
 
     `start_s` is in the recording's own time; `rate_rps` stretches what follows to that mean rate;
-    `duration_s` is seconds of the traffic that results. Lengths are capped last.
+    `duration_s` is seconds of the traffic that results; `share` of its requests are kept. Lengths
+    are capped last.
     Raises `TraceError`.
     """
-    from profiler.traffic.columns import ColumnMap  # heavy: not needed once a run has its trace
-    from profiler.traffic.readers import read_trace
-    from profiler.traffic.synthetic import like
-
     t = study.traffic
-    if t.like is not None:
-        length = None if t.duration_s is None else t.start_s + t.duration_s
-        trace = like(t.like, duration_s=length, rate_rps=t.rate_rps, seed=t.seed)
-    else:
-        mapping = ",".join(f"{key}={value}" for key, value in (t.map or {}).items())
-        trace = read_trace(
-            Path(str(t.path)),
-            fmt=t.format,
-            mapping=ColumnMap.parse(mapping) if mapping else None,
-            rate_rps=t.rate_rps,
-            stretch=False,
-        ).trace
+    trace = _recorded(t) if t.path is not None else _synthetic(t)
     if t.start_s:
         trace = trace.slice(t.start_s, math.inf)
     if t.rate_rps is not None and t.path is not None:
         trace = trace.scale_rate(t.rate_rps)
     if t.duration_s is not None:
         trace = trace.slice(0.0, t.duration_s)
+    if t.share < 1.0:
+        trace = trace.sample(max(1, round(t.share * trace.num_requests)), t.seed)
     return trace.cap(max_prompt_tokens=t.max_prompt_tokens, max_output_tokens=t.max_output_tokens)
+
+
+def _recorded(t: Traffic) -> Trace:
+    from profiler.traffic.columns import ColumnMap  # heavy: not needed once a run has its trace
+    from profiler.traffic.readers import read_trace
+
+    mapping = ",".join(f"{key}={value}" for key, value in (t.map or {}).items())
+    return read_trace(
+        Path(str(t.path)),
+        fmt=t.format,
+        mapping=ColumnMap.parse(mapping) if mapping else None,
+        rate_rps=t.rate_rps,
+        stretch=False,
+    ).trace
+
+
+def _synthetic(t: Traffic) -> Trace:
+    """Seeds of the classes of a mix follow each other."""
+    from profiler.traffic.synthetic import like, mixed
+
+    length = None if t.duration_s is None else t.start_s + t.duration_s
+    if t.mix is None:
+        assert t.like is not None  # checked by the schema
+        return like(t.like, duration_s=length, rate_rps=t.rate_rps, seed=t.seed)
+    parts = {}
+    for number, (name, part) in enumerate(t.mix.items()):
+        made = like(part.like, duration_s=length, rate_rps=part.rate_rps, seed=t.seed + number)
+        parts[name] = made.cap(part.max_prompt_tokens, part.max_output_tokens)
+    return mixed(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import data, figures
+from tuner.candidate import Evidence
 
 
 def page() -> None:
@@ -21,4 +22,7 @@ def page() -> None:
         data.trials(results), data.confirmed(results), results.slo[chosen]
     )
     st.plotly_chart(figure, key="front")
-    st.caption(f"Stars are {results.evidence.note}; the dotted line leads to the prediction.")
+    note = f"Stars are {results.evidence.note}; the dotted line leads to the prediction."
+    if results.evidence is Evidence.PREDICTED:
+        note = f"All is predicted: {results.evidence.note}."
+    st.caption(note)

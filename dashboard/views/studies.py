@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import data
+from tuner.candidate import Evidence
 from tuner.results import Verdict
 
 
@@ -19,7 +20,7 @@ def page() -> None:
     name = st.selectbox("Run", list(found), key="run")
     results = found[name]
     if results.verdict is Verdict.PREDICTED:
-        st.info(f"{results.recommended.label} is best by prediction; nothing was measured.")
+        st.info(f"{results.recommended.label} is best by prediction; {results.evidence.note}.")
     elif results.meets_slo:
         st.success(f"{results.recommended.label} meets the SLOs, {results.evidence}.")
     else:
@@ -27,7 +28,8 @@ def page() -> None:
         st.warning(
             f"Nothing met the SLOs. Closest: {results.recommended.label}; it misses {missed}."
         )
-    st.subheader(f"Predicted and {results.evidence}")
+    confirmed = "" if results.evidence is Evidence.PREDICTED else f" and {results.evidence}"
+    st.subheader(f"Predicted{confirmed}")
     st.caption(results.evidence.note)
     st.dataframe(data.confirmed(results), hide_index=True)
     st.subheader("Recommended settings")

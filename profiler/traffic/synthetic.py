@@ -2,11 +2,13 @@
 
 Arrivals are drawn with unit mean gap and then mapped through the inverse of the cumulative rate
 (time rescaling: Brown et al., Neural Computation 14(2), 2002), so that any burstiness goes with any
-rate over time. Prompt and output lengths are tied by a Gaussian copula.
+rate over time. Prompt and output lengths are tied by a Gaussian copula. Prefixes are shared as
+`profiler.traffic.prefixes` says.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -15,8 +17,9 @@ from scipy.special import ndtr
 
 from profiler.errors import TraceError
 from profiler.traffic.checks import MAX_TOKENS, FloatArray, IntArray
+from profiler.traffic.prefixes import Sharing, draw_prefixes
 from profiler.traffic.published import Figures, load_figures
-from profiler.traffic.trace import Trace
+from profiler.traffic.trace import Trace, TraceOptions
 
 Arrivals = Literal["poisson", "gamma", "diurnal"]
 
@@ -96,6 +99,8 @@ class SynthSpec:
     shape: tuple[float, ...] | None = None
     """relative rates in bins of `shape_bin_s`, repeated as needed; replaces the arrivals' own."""
     shape_bin_s: float = 60.0
+    sharing: Sharing | None = None
+    """how prompts share prefixes; None for prompts that have nothing in common"""
     name: str = "synthetic"
 
     def __post_init__(self) -> None:
@@ -141,12 +146,30 @@ def synthesize(spec: SynthSpec) -> Trace:
     rho = 2.0 * np.sin(np.pi / 6.0 * spec.rank_correlation)
     first, other = rng.standard_normal((2, arrival.size))
     second = rho * first + np.sqrt(1.0 - rho**2) * other
+    arrival -= arrival[0]
+    prompt = spec.prompt.at(ndtr(first))
     return Trace.build(
-        arrival - arrival[0],
-        spec.prompt.at(ndtr(first)),
+        arrival,
+        prompt,
         spec.output.at(ndtr(second)),
-        source=f"{spec.name} ({spec.arrivals}, seed {spec.seed})",
+        **_options(spec, arrival, prompt, ndtr(first)),
     )
+
+
+def _options(
+    spec: SynthSpec, arrival_s: FloatArray, prompt: IntArray, rank: FloatArray
+) -> TraceOptions:
+    source = f"{spec.name} ({spec.arrivals}, seed {spec.seed})"
+    if spec.sharing is None:
+        return {"source": source}
+    rng = np.random.default_rng((spec.seed, 1))  # of its own: lengths and times stay as they are
+    hashes, offsets = draw_prefixes(spec.sharing, arrival_s, prompt, rank, rng)
+    return {
+        "source": source,
+        "prefix_hashes": hashes,
+        "prefix_offsets": offsets,
+        "prefix_block_tokens": spec.sharing.block_tokens,
+    }
 
 
 def like(
@@ -170,6 +193,27 @@ def like(
     return synthesize(spec_like(load_figures(name), duration_s, rate_rps, seed))
 
 
+def mixed(parts: Mapping[str, Trace]) -> Trace:
+    """Traffic of several classes on one replica: every request of `parts`, at its own time.
+
+    Parameters
+    ----------
+    parts
+        Class name -> its requests. Shared prefixes and images are not kept.
+    """
+    arrival = np.concatenate([part.arrival_s for part in parts.values()])
+    order = np.argsort(arrival, kind="stable")
+    sizes = [part.num_requests for part in parts.values()]
+    return Trace.build(
+        arrival[order],
+        np.concatenate([part.prompt_tokens for part in parts.values()])[order],
+        np.concatenate([part.output_tokens for part in parts.values()])[order],
+        request_class=np.repeat(np.arange(len(parts)), sizes)[order],
+        class_names=tuple(parts),
+        source=" beside ".join(f"{name}: {part.source}" for name, part in parts.items()),
+    )
+
+
 def spec_like(
     figures: Figures, duration_s: float | None, rate_rps: float | None, seed: int
 ) -> SynthSpec:
@@ -185,6 +229,7 @@ def spec_like(
         rank_correlation=figures.rank_correlation,
         shape=figures.rate_rps,
         shape_bin_s=figures.rate_bin_s,
+        sharing=figures.sharing,
         name=f"like {figures.name}",
     )
     if rate_rps is not None:

@@ -140,3 +140,20 @@ def test_flags_exist_in_vllm() -> None:
     names = {f.name for f in dataclasses.fields(AsyncEngineArgs)}
     assert {knob.flag for knob in KNOBS.values()} <= flags
     assert {knob.flag.removeprefix("--").replace("-", "_") for knob in KNOBS.values()} <= names
+
+
+@pytest.mark.parametrize(
+    ("given", "full", "seqs"),
+    [
+        ({}, {"max_num_batched_tokens": 512, "max_num_seqs": 1024}, 512),
+        ({}, {"max_num_batched_tokens": 8192, "max_num_seqs": 1024}, 1024),
+        ({"max_num_seqs": 1024}, {"max_num_batched_tokens": 512, "max_num_seqs": 1024}, 1024),
+        ({}, {"max_num_seqs": 1024}, 1024),
+        ({}, {"max_num_batched_tokens": 512}, None),
+    ],
+)
+def test_sequences_that_nobody_gave_are_at_most_the_budget(
+    given: dict[str, int], full: dict[str, int], seqs: int | None
+) -> None:
+    config = EngineConfig.from_settings(full).with_default_seqs(EngineConfig.from_settings(given))
+    assert config.max_num_seqs == seqs

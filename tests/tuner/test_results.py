@@ -9,16 +9,8 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import ResultsError
-from tuner.results import (
-    Results,
-    RunFolder,
-    SavedReplay,
-    find_runs,
-    read_json,
-    whole_folder,
-    write_json,
-    writing,
-)
+from tuner.results import Results, RunFolder, SavedReplay, find_runs
+from tuner.whole_files import read_json, whole_folder, write_json, writing
 
 
 @pytest.fixture

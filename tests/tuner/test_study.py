@@ -77,6 +77,13 @@ BAD = [
     ({"traffic.rate_rps": float("inf")}, r"traffic\.rate_rps: .*finite"),
     ({"name": "a/b"}, r"name: .*got 'a/b'"),
     ({"traffic.path": "x.csv"}, r"traffic: give exactly one of path .* and like"),
+    ({"traffic.mix": {"a": {"like": "x", "rate_rps": 1}}}, r"traffic: give exactly one of path"),
+    (
+        {"traffic": {"mix": {"a": {"like": "x", "rate_rps": 1}}, "rate_rps": 2}},
+        r"traffic: each class of a mix has its own rate_rps",
+    ),
+    ({"traffic": {"mix": {"a": {"like": "x"}}}}, r"traffic\.mix\.a\.rate_rps is missing"),
+    ({"traffic.share": 1.5}, r"traffic\.share: .*less than or equal to 1, got 1\.5"),
     ({"traffic.format": "azure"}, r"traffic: format and map describe a file"),
     ({"engine.name": "vlm"}, r"engine\.name: unknown engine 'vlm'; known: fake"),
     ({"engine.model": "./nowhere"}, r"engine\.model: no such folder '.*nowhere'; give a folder"),
@@ -171,6 +178,24 @@ def test_synthetic_traffic_is_as_asked(tmp_path: Path) -> None:
     assert trace.duration_s <= 30
     assert trace.prompt_tokens.max() == 100
     assert 60 < trace.num_requests < 240
+
+
+def test_a_mix_has_classes_and_a_replica_its_share(tmp_path: Path) -> None:
+    parts = {
+        "chat": {"like": "azure-conv-2023", "rate_rps": 8, "max_output_tokens": 50},
+        "code": {"like": "azure-code-2023", "rate_rps": 4},
+    }
+    changes = {"traffic": {"mix": parts, "duration_s": 200}}
+    whole = build_trace(load_study(write(tmp_path, changes)))
+    assert whole.class_names == ("chat", "code")
+    assert whole.output_tokens[whole.classes == 0].max() == 50
+    assert whole.output_tokens[whole.classes == 1].max() > 50
+    changes = {"traffic": {"mix": parts, "duration_s": 200, "share": 0.25}}
+    quarter = build_trace(load_study(write(tmp_path, changes)))
+    assert quarter.num_requests == round(0.25 * whole.num_requests)
+    assert set(quarter.classes.tolist()) == {0, 1}
+    study = overridden(load_study(write(tmp_path, changes)), {"traffic.path": tmp_path / "t.csv"})
+    assert (study.traffic.mix, study.traffic.path) == (None, str(tmp_path / "t.csv"))
 
 
 def test_recorded_traffic_is_sliced_then_slowed(tmp_path: Path) -> None:

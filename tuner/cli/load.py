@@ -16,8 +16,8 @@ from tuner.cli.charts import MARKERS, Series, chart, chart_size, is_wide
 from tuner.cli.console import RichUi, print_json, stderr, stdout
 from tuner.cli.whatif import Case, parse_settings
 from tuner.metrics import Metrics
-from tuner.results import write_text, writing
 from tuner.search.load_curve import LoadCurve, LoadPoint, load_curves
+from tuner.whole_files import write_text, writing
 
 DEFAULT = "engine default"
 SHOWN: tuple[tuple[str, Callable[[Metrics], float]], ...] = (

@@ -62,9 +62,9 @@ def metrics_table(results: Results) -> Table:
     shown = {"engine default": results.default, "recommended": results.recommended}
     for name, candidate in shown.items():
         table.add_row(f"[bold]{name}[/bold]")
-        for label, key, scale in _ROWS:
+        for label, key, scale in _rows(results):
             cells = _cells(candidate, key, scale)
-            cells[results.evidence.value] = cells.pop("measured")
+            cells = {results.evidence.value: cells["measured"], **cells}
             table.add_row(label, *(cells[name] for name in names))
         if _AT_SPEED in names:
             table.add_row("machine speed", "1.00", _speeds(candidate), "1.00", "")
@@ -74,13 +74,20 @@ def metrics_table(results: Results) -> Table:
     return table
 
 
+def _rows(results: Results) -> list[tuple[str, str, float]]:
+    """Label, figure and scale of each row."""
+    if results.num_gpus is None:
+        return list(_ROWS)
+    return [*_ROWS, ("goodput per GPU, requests/s", "goodput_rps", 1.0 / results.num_gpus)]
+
+
 _AT_SPEED = "at profile speed"
 
 
 def _layout(results: Results) -> tuple[list[str], str, str]:
     """Columns, title and caption of the table of figures."""
-    if results.verdict is Verdict.PREDICTED:
-        return ["predicted"], "predicted; nothing was measured", _PREDICTED_CAPTION
+    if results.evidence is Evidence.PREDICTED:
+        return ["predicted"], f"predicted; {results.evidence.note}", _PREDICTED_CAPTION
     title = f"predicted, and {results.evidence.note}"
     names = ["predicted", results.evidence.value, _AT_SPEED, "error"]
     if results.evidence is Evidence.REHEARSED:

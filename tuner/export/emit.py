@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tuner.results import whole_folder, write_text, writing
+from tuner.whole_files import whole_folder, write_text, writing
 
 
 def emit(files: Mapping[str, str], folder: Path) -> Path:

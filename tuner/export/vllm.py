@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 
 from profiler.engine_config import EngineConfig
-from tuner.results import Results, Verdict
+from tuner.candidate import Evidence
+from tuner.results import Results
 
 _SERVER_ARGUMENTS = ("load_format", "dtype")
 
@@ -87,7 +88,7 @@ def _lines(words: list[str]) -> list[str]:
 
 def _comment(results: Results) -> str:
     met = f"meets its SLOs, {results.evidence}" if results.meets_slo else "DOES NOT MEET its SLOs"
-    if results.verdict is Verdict.PREDICTED:
+    if results.evidence is Evidence.PREDICTED:
         met = f"WAS NOT MEASURED; it would {'' if results.meets_slo else 'not '}meet its SLOs"
     digest = str(results.provenance.get("trace_digest", ""))[:12]
     return (
@@ -110,7 +111,13 @@ def _settings(results: Results) -> dict[str, Any]:
 
 
 def _evidence(results: Results) -> dict[str, Any]:
-    chosen = results.recommended
+    chosen, default = results.recommended, results.default
+    confirmed: dict[str, Any] = {}
+    beside: dict[str, Any] = {}
+    if results.evidence is not Evidence.PREDICTED:
+        confirmed = {results.evidence.value: chosen.measured, "corrected": chosen.corrected}
+        confirmed["replays"] = chosen.replays
+        beside = {results.evidence.value: default.measured}
     return {
         "traffic_digest": results.provenance.get("trace_digest"),
         "traffic_source": results.provenance.get("trace_source"),
@@ -119,14 +126,8 @@ def _evidence(results: Results) -> dict[str, Any]:
         "misses": results.misses,
         "predicted": chosen.predicted,
         "evidence": results.evidence.note,
-        results.evidence.value: chosen.measured,
-        "corrected": chosen.corrected,
-        "replays": chosen.replays,
-        "default": {
-            "settings": results.default.settings,
-            "predicted": results.default.predicted,
-            results.evidence.value: results.default.measured,
-        },
+        **confirmed,
+        "default": {"settings": default.settings, "predicted": default.predicted, **beside},
     }
 
 

@@ -13,8 +13,9 @@ from profiler.engines.base import EngineSpec
 from profiler.engines.rehearsal import REHEARSAL
 from profiler.engines.rehearsal.spec import LATENCY_MODEL
 from profiler.engines.silicon.source import open_model
-from tuner.results import RunFolder, writing
+from tuner.results import RunFolder
 from tuner.schema import Study
+from tuner.whole_files import writing
 
 
 def is_rehearsed(study: Study, facts: dict[str, Any]) -> bool:

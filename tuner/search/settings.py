@@ -50,14 +50,15 @@ def _least(*values: int | None) -> int | None:
 def resolve(config: EngineConfig, resolved: EngineConfig) -> EngineConfig:
     """Every setting: those of `config`, else what the engine resolved at its default.
 
-    A knob that follows another by default (`max_num_active_seqs` follows `max_num_seqs`) follows
-    the new value, not the one the engine resolved before.
+    Sequences that nobody gave are at most the token budget. A knob that follows another by default
+    (`max_num_active_seqs` follows `max_num_seqs`) follows the new value, not the one the engine
+    resolved before.
     """
-    full = config.over(resolved)
+    full = config.over(resolved).with_default_seqs(config)
     given = config.settings()
     follows = {
         name: getattr(full, leader)
         for name, leader in _FOLLOWS.items()
-        if name not in given and leader in given
+        if name not in given and getattr(full, leader) != getattr(resolved, leader)
     }
     return replace(full, **follows)

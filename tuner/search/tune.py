@@ -24,7 +24,7 @@ from profiler.errors import StudyError
 from profiler.provenance import provenance_now
 from profiler.traffic.trace import Trace
 from tuner.candidate import Candidate, Evidence
-from tuner.results import Results, RunFolder, whole_folder, writing
+from tuner.results import Results, RunFolder, Verdict
 from tuner.schema import Study
 from tuner.search.checked import checked_engine, unchecked_note
 from tuner.search.confirm import Plan, confirm, engines
@@ -36,6 +36,7 @@ from tuner.search.progress import Ui
 from tuner.search.recommend import Recommendation, recommend, recommend_predicted
 from tuner.search.rehearsed import confirming_spec, is_rehearsed
 from tuner.study import build_trace
+from tuner.whole_files import whole_folder, writing
 
 StartEngine = Callable[[EngineSpec], Engine]
 
@@ -245,12 +246,21 @@ def build_results(
             "trace_source": problem.trace.source,
             "seed": study.search.seed,
             "engine": {
-                **{k: facts.get(k) for k in ("engine", "version", "device", "model")},
+                **{k: facts.get(k) for k in _ENGINE_FACTS},
                 "unchecked": unchecked_note(study, facts),
             },
         },
-        evidence=Evidence.REHEARSED if is_rehearsed(study, facts) else Evidence.MEASURED,
+        evidence=_evidence(recommendation, rehearsed=is_rehearsed(study, facts)),
     )
+
+
+def _evidence(recommendation: Recommendation, *, rehearsed: bool) -> Evidence:
+    if recommendation.verdict is Verdict.PREDICTED:
+        return Evidence.PREDICTED
+    return Evidence.REHEARSED if rehearsed else Evidence.MEASURED
+
+
+_ENGINE_FACTS = ("engine", "version", "device", "num_gpus", "model")
 
 
 def _engine(study: Study, facts: dict[str, Any]) -> dict[str, Any]:

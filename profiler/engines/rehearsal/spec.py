@@ -98,19 +98,14 @@ def find_model(named: str) -> tuple[Path, dict[str, Any]]:
 
 
 def _resolved_as_on_the_device(given: EngineConfig, facts: dict[str, Any]) -> EngineConfig:
-    """`given` over what the profiled engine resolved by itself, or vLLM's defaults of a large GPU.
-
-    Sequences that nobody gave are at most the token budget, as vLLM has it
-    (`EngineArgs._set_default_max_num_seqs_and_batched_tokens_args`).
-    """
+    """`given` over what the profiled engine resolved by itself, or vLLM's defaults of a large
+    GPU."""
     resolved = {**_BARE_DEFAULTS, **facts.get("resolved", {})}
     settings = {name: resolved.get(name) for name in _OF_THE_DEVICE}
-    config = given.over(EngineConfig.from_settings(settings))
-    budget, seqs = config.max_num_batched_tokens, config.max_num_seqs
-    if given.max_num_seqs is None and budget is not None and seqs is not None:
-        config = replace(config, max_num_seqs=min(seqs, budget))
+    config = given.over(EngineConfig.from_settings(settings)).with_default_seqs(given)
     if config.num_gpu_blocks_override is None:
-        config = replace(config, num_gpu_blocks_override=_kv_blocks(facts, budget))
+        blocks = _kv_blocks(facts, config.max_num_batched_tokens)
+        config = replace(config, num_gpu_blocks_override=blocks)
     return config
 
 

@@ -139,7 +139,7 @@ def build_silicon(
 def _over(config: EngineConfig, defaults: EngineConfig, max_model_len: int) -> EngineConfig:
     """`config` over the defaults; what follows another setting by default does so."""
     full = EngineConfig(max_model_len=max_model_len).over(config.over(defaults))
-    full = config.over(full)
+    full = config.over(full).with_default_seqs(config)
     budget = config.max_num_scheduled_tokens or full.max_num_batched_tokens
     active = config.max_num_active_seqs or full.max_num_seqs
     follows = EngineConfig(max_num_scheduled_tokens=budget, max_num_active_seqs=active)
@@ -190,6 +190,7 @@ def _facts(spec: SiliconSpec, published: Published) -> dict[str, Any]:
         "version": "0.32",
         "device": f"{spec.tp} x {spec.system}",
         "model": spec.model,
+        "num_gpus": spec.tp,
         "silicon": {
             **spec.to_dict(),
             "engine_args": spec.engine_args(),

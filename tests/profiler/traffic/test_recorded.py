@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.stats import ks_2samp, spearmanr
 
-from profiler.traffic.doctor import diagnose
+from profiler.traffic.doctor import diagnose, prefix_sharing
 from profiler.traffic.published import load_figures, measure_figures
 from profiler.traffic.readers import ReadResult, read_trace
 from profiler.traffic.synthetic import like
@@ -72,3 +74,26 @@ def test_like_azure_has_its_lengths_and_rate(azure: ReadResult, seed: int) -> No
 def test_shipped_figures_are_those_of_the_recording(azure: ReadResult) -> None:
     shipped = load_figures("azure-conv-2023")
     assert measure_figures(azure.trace, shipped.name, shipped.source) == shipped
+
+
+def test_shipped_figures_are_those_of_the_code_recording(azure_code_path: Path) -> None:
+    shipped = load_figures("azure-code-2023")
+    trace = read_trace(azure_code_path).trace
+    assert measure_figures(trace, shipped.name, shipped.source) == shipped
+
+
+def test_shipped_figures_are_those_of_mooncake(mooncake: ReadResult) -> None:
+    shipped, trace = load_figures("mooncake-conv-2025"), mooncake.trace
+    assert measure_figures(trace, shipped.name, shipped.source) == shipped
+    assert shipped.gap_cv == 1.0  # its clock is coarser than its gaps
+    long = np.flatnonzero((trace.prompt_tokens >= 10_000) & (trace.prompt_tokens <= 60_000))
+    shipped = load_figures("mooncake-long-2025")
+    measured = measure_figures(trace.take(long), shipped.name, shipped.source)
+    assert replace(measured, sharing=None) == shipped
+
+
+def test_like_mooncake_shares_what_it_shares(mooncake: ReadResult) -> None:
+    made, real = (prefix_sharing(t) for t in (like("mooncake-conv-2025"), mooncake.trace))
+    assert made is not None and real is not None
+    assert made["hit_token_share"] == pytest.approx(real["hit_token_share"], abs=0.03)
+    assert made["num_distinct_blocks"] == pytest.approx(real["num_distinct_blocks"], rel=0.06)

@@ -113,7 +113,13 @@ def test_no_request_at_all() -> None:
 
 
 def test_like_takes_duration_rate_and_seed() -> None:
-    assert published_names() == ["azure-conv-2023"]
+    assert published_names() == [
+        "arxiv-summaries",
+        "azure-code-2023",
+        "azure-conv-2023",
+        "mooncake-conv-2025",
+        "mooncake-long-2025",
+    ]
     short = like(duration_s=600.0, seed=3)
     figures = load_figures("azure-conv-2023")
     recorded = np.mean(figures.rate_rps[:10])
@@ -125,7 +131,7 @@ def test_like_takes_duration_rate_and_seed() -> None:
 
 
 def test_like_something_unknown() -> None:
-    with pytest.raises(TraceError, match="no published figures called 'x'; choose from azure-conv"):
+    with pytest.raises(TraceError, match="no published figures called 'x'; choose from arxiv-"):
         like("x")
 
 

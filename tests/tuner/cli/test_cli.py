@@ -196,6 +196,7 @@ def test_knobs(stallfree) -> None:
     assert "max_num_seqs" in stallfree("knobs")[1]
 
 
+BUDGET_64 = ["simulate", "small.yaml", "--set", "max_num_batched_tokens=64"]
 WRONG = [
     (["tune", "nowhere.yaml"], "study nowhere.yaml cannot be read"),
     (["show", "nowhere.yaml"], "study nowhere.yaml cannot be read"),
@@ -210,7 +211,7 @@ WRONG = [
     ),
     (["simulate", "small.yaml", "--set", "max_num_sequ=1"], "did you mean max_num_seqs?"),
     (
-        ["simulate", "small.yaml", "--set", "max_num_batched_tokens=64"],
+        [*BUDGET_64, "--set", "max_num_seqs=128"],
         "max_num_seqs must be at most max_num_batched_tokens",
     ),
     (["simulate", "small.yaml", "--set", "max_num_seqs=many"], "must be int, got 'many'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +55,8 @@ def results(small_study: Path, predicted_profile: Path) -> Results:
 
 
 def test_a_run_without_an_engine_says_so(results: Results) -> None:
-    assert results.verdict is Verdict.PREDICTED
+    assert results.verdict is Verdict.PREDICTED and results.evidence is Evidence.PREDICTED
+    assert Results.from_dict(results.to_dict()) == results
     assert [c.label for c in results.candidates] == ["default", "candidate-1"]
     assert all(c.measured is None and c.predicted for c in results.candidates)
     assert results.recommended.resolved["max_num_seqs"] > 0
@@ -71,6 +73,19 @@ def test_every_output_says_that_nothing_was_measured(results: Results, capsys) -
     assert "would miss default.itl_p99_s by 25 %" in verdict_line(missed)
     files = render(results, "vllm")
     assert "WAS NOT MEASURED" in files["vllm.yaml"] and "WAS NOT MEASURED" in files["command.sh"]
+    assert "# Figures: nothing was measured." in files["vllm.yaml"]
+    assert not any("rehearsed" in text for text in files.values())
+    assert json.loads(files["evidence.json"])["evidence"] == "nothing was measured"
+
+
+def test_goodput_per_gpu_where_the_gpus_are_known(results: Results) -> None:
+    assert results.num_gpus is None and results.per_gpu(results.default) is None
+    engine = results.provenance["engine"] | {"num_gpus": 4}
+    on_four = replace(results, provenance=results.provenance | {"engine": engine})
+    assert results.default.predicted is not None
+    expected = results.default.predicted["goodput_rps"] / 4
+    assert on_four.to_dict()["goodput_per_gpu_rps"]["default"] == expected
+    assert Results.from_dict(on_four.to_dict()) == on_four
 
 
 def test_confirming_it_is_a_rehearsal(

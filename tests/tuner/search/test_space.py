@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from profiler.engine_config import EngineConfig
+from profiler.errors import KnobError
 from tuner.schema import Axis
 from tuner.search.settings import repair, resolve
 from tuner.search.space import distributions, representable
@@ -37,8 +38,7 @@ def test_repaired_settings_never_clash(seed: int) -> None:
     chosen = {n: raw[n] for n in names}
     config = repair(chosen, EngineConfig(), RESOLVED)
     full = resolve(config, RESOLVED)
-    if "max_num_seqs" in chosen or "max_num_batched_tokens" not in chosen:
-        full.check()
+    full.check()
     assert full.max_num_scheduled_tokens is not None and full.max_num_batched_tokens is not None
     assert full.max_num_scheduled_tokens <= full.max_num_batched_tokens
     cap = full.long_prefill_token_threshold
@@ -66,6 +66,17 @@ def test_followers_follow_their_new_leader() -> None:
     )
     assert full.max_num_scheduled_tokens == 1024
     assert resolve(EngineConfig(), RESOLVED) == RESOLVED
+
+
+def test_default_sequences_are_at_most_the_budget() -> None:
+    """As vLLM's server resolves them; what somebody gave is left alone."""
+    full = resolve(EngineConfig(max_num_batched_tokens=100), RESOLVED)
+    assert (full.max_num_seqs, full.max_num_active_seqs) == (100, 100)
+    full = resolve(EngineConfig(max_num_batched_tokens=4096), RESOLVED)
+    assert (full.max_num_seqs, full.max_num_active_seqs) == (128, 128)
+    given = EngineConfig(max_num_batched_tokens=100, max_num_seqs=120)
+    with pytest.raises(KnobError, match="max_num_seqs must be at most max_num_batched_tokens"):
+        resolve(given, RESOLVED).check()
 
 
 def test_only_what_lies_inside_is_representable() -> None:
