@@ -36,6 +36,7 @@ from tuner.simulator.state import (
     State,
 )
 from tuner.simulator.tables import hash_full_blocks
+from tuner.simulator.transfers import hold_blocks
 
 
 @inner
@@ -141,7 +142,8 @@ def release_finished(state: State, limits: Limits, head: int) -> None:
             computed = computed_tokens(state, r)
             if limits.identities:
                 hash_full_blocks(state, limits, r, computed)
-            free_blocks(state, limits, r, computed)
+            if not hold_blocks(state.transfers, state, r):
+                free_blocks(state, limits, r, computed)
             state.progress.phase[r] = DONE
         r = state.links.kind_next[r]
     counts[head] = NONE

@@ -17,11 +17,8 @@ from tuner.simulator.commit import commit_chunks, commit_decodes, describe_batch
 from tuner.simulator.encoder_release import images_in_flight, images_rest, process_images
 from tuner.simulator.gaps import has_log_room, log_pooled_gap
 from tuner.simulator.record import add_step, has_record_room, in_window, record_queues, record_step
-from tuner.simulator.scheduler import (
-    admit_waiting,
-    current_threshold,
-    schedule_running,
-)
+from tuner.simulator.remote import admit
+from tuner.simulator.scheduler import current_threshold, schedule_running
 from tuner.simulator.starved import (
     exclude_returning,
     schedule_each,
@@ -50,6 +47,7 @@ from tuner.simulator.state import (
     NUM_RUNNING,
     NUM_STEPS,
     PART_HEAD,
+    PAUSED,
     QUIET,
     RECORDING,
     SCHEDULE_AT,
@@ -60,6 +58,16 @@ from tuner.simulator.state import (
     State,
 )
 from tuner.simulator.tables import grow_crossing
+from tuner.simulator.transfers import (
+    defers_frees,
+    next_transfer_s,
+    note_empty_step,
+    note_step,
+    output_in_flight,
+    see_transfers,
+    until_s,
+    was_late,
+)
 from tuner.simulator.waiting import see_arrivals
 
 
@@ -71,16 +79,20 @@ def wait_for_work(state: State, limits: Limits, preempted: bool) -> bool:
     itself (priorities); then schedule() is called again as soon as the output in flight is seen.
     """
     counts, times, visible_s = state.tally.counts, state.tally.times, state.requests.visible_s
+    note_empty_step(state.transfers, state)
     if counts[NUM_LATE] > 0:
         skip_step(state)
-    if counts[ENDING_BEFORE] != NONE or preempted or images_in_flight(state.vision, limits):
+    in_flight = images_in_flight(state.vision, limits) or output_in_flight(state.transfers, state)
+    if counts[ENDING_BEFORE] != NONE or preempted or in_flight:
         process_images(state.vision, state, limits)
         release_finished(state, limits, ENDING_BEFORE)
         times[SCHEDULE_AT] = max(times[SCHEDULE_AT], times[LAST_END])
         return True
-    if counts[VISIBLE] == visible_s.size:
+    next_s = visible_s[counts[VISIBLE]] if counts[VISIBLE] < visible_s.size else np.inf
+    next_s = min(next_s, next_transfer_s(state.transfers))
+    if next_s >= until_s(state.transfers):
         return False
-    times[SCHEDULE_AT] = max(times[SCHEDULE_AT], visible_s[counts[VISIBLE]])
+    times[SCHEDULE_AT] = max(times[SCHEDULE_AT], next_s)
     return True
 
 
@@ -88,14 +100,15 @@ def wait_for_work(state: State, limits: Limits, preempted: bool) -> bool:
 def schedule(state: State, limits: Limits) -> bool:
     """One schedule() call. Returns whether it preempted."""
     see_arrivals(state, limits, state.tally.times[SCHEDULE_AT])
+    see_transfers(state.transfers, state, limits)
     threshold = current_threshold(state, limits)
     left, preempted = 0, -1
-    if not limits.may_starve and not limits.images:
+    if not limits.may_starve and not limits.images and not was_late(state.transfers):
         left, preempted = schedule_running(state, limits, threshold)
     if preempted < 0:
         left, preempted = schedule_each(state, limits, threshold)
     if preempted == 0:
-        admit_waiting(state, limits, threshold, left)
+        admit(state.transfers, state, limits, threshold, left)
     return preempted > 0
 
 
@@ -110,10 +123,12 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     if counts[RECORDING] == 1:
         record_step(state)
     process_images(state.vision, state, limits)
-    if limits.may_starve or limits.images:
+    note_step(state.transfers, state)
+    one_by_one = limits.may_starve or limits.images or defers_frees(state.transfers)
+    if one_by_one:
         exclude_returning(state)
     log_pooled_gap(state, end)
-    if limits.may_starve or limits.images:
+    if one_by_one:
         settle_returning(state, end)
     times[LAST_END] = end
     if batch.num_decodes > 0:
@@ -128,11 +143,13 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     else:
         release_finished(state, limits, ENDING_BEFORE)
         times[SCHEDULE_AT] = end
+    reported = see_transfers(state.transfers, state, limits)
     if counts[RECORDING] == 1 and limits.record_queues:
         record_queues(state, limits)
     counts[NUM_STEPS] += 1
     counts[FOLLOWS] = AFTER_CHUNKS if batch.prefill_tokens > 0 else AFTER_DECODES
     quiet = batch.prefill_tokens == 0 and counts[PART_HEAD] == NONE and not ended
+    quiet = quiet and not reported and not was_late(state.transfers)
     counts[QUIET] = 1 if quiet and images_rest(state.vision, state, limits) else 0
 
 
@@ -147,6 +164,7 @@ def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: Floa
     next_s = visible_s[counts[VISIBLE]] if open_door else np.inf
     if times[SCHEDULE_AT] < limits.record_until_s:
         next_s = min(next_s, limits.record_from_s)
+    next_s = min(next_s, next_transfer_s(state.transfers), until_s(state.transfers))
     decodes, running = counts[NUM_DECODES], counts[NUM_RUNNING]
     room = state.log.gap_s.size - 1 - running
     if limits.timeline:  # a gap for every step here
@@ -178,11 +196,14 @@ def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: Floa
 
 @compiled
 def run_all(state: State, limits: Limits, params: StepTimeParams, jitter: FloatArray) -> int:
-    """Run until every request is finished. Returns a status; LOG_FULL may be called again."""
-    counts = state.tally.counts
+    """Run until every request is finished, or a connector says to wait. Returns a status; after
+    LOG_FULL, PAUSED, and STUCK with a connector, it may be called again."""
+    counts, times = state.tally.counts, state.tally.times
     while counts[NUM_FINISHED] < state.requests.visible_s.size:
         if counts[QUIET] == 1 and not limits.may_starve and not in_window(state, limits):
             run_quiet(state, limits, params, jitter)
+        if times[SCHEDULE_AT] >= until_s(state.transfers):
+            return PAUSED
         counts[RECORDING] = 1 if in_window(state, limits) else 0
         if not has_log_room(state) or not has_record_room(state, limits):
             return LOG_FULL

@@ -39,6 +39,7 @@ from tuner.simulator.state import (
     Tally,
 )
 from tuner.simulator.step_arrays import Record, Steps
+from tuner.simulator.transfer_arrays import Transfers
 
 MAX_LOGGED = 1 << 15
 """token gaps that are kept one by one; see `gap_store.py`"""
@@ -50,6 +51,7 @@ class Inputs(NamedTuple):
     requests: Requests
     prefixes: Prefixes
     vision: Vision | None
+    transfers: Transfers | None = None
 
 
 def allocate(inputs: Inputs, limits: Limits, num_kv_blocks: int, itl_limit_s: FloatArray) -> State:
@@ -89,6 +91,7 @@ def allocate(inputs: Inputs, limits: Limits, num_kv_blocks: int, itl_limit_s: Fl
         prefixes=inputs.prefixes,
         pool=pool,
         vision=inputs.vision,
+        transfers=inputs.transfers,
     )
 
 

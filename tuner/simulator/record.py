@@ -14,6 +14,7 @@ from tuner.simulator.state import (
     DECODING,
     ENCODES,
     FREE_BLOCKS,
+    HOLDS,
     NEXT,
     NONE,
     NUM_ROWS,
@@ -31,6 +32,7 @@ from tuner.simulator.state import (
     Limits,
     State,
 )
+from tuner.simulator.transfer_arrays import KV_HEAD, Transfers
 
 
 @inner
@@ -101,6 +103,7 @@ def record_queues(state: State, limits: Limits) -> None:
     while r != NONE:
         add_row(state, r, RUNS, 0)
         r = links.order_next[r]
+    record_with_kv(state.transfers, state)
     if limits.priority:
         for i in range(counts[NUM_STACKED]):
             add_row(state, state.tally.heap[i], WAITS, 0)
@@ -111,3 +114,14 @@ def record_queues(state: State, limits: Limits) -> None:
         r = links.order_next[r]
     for i in range(counts[NEXT], counts[VISIBLE]):
         add_row(state, i, WAITS, 0)
+
+
+@inner
+def record_with_kv(transfers: Transfers | None, state: State) -> None:
+    """A row for every request that waits with KV blocks, in order of their queue."""
+    if transfers is None:
+        return
+    r = transfers.counts[KV_HEAD]
+    while r != NONE:
+        add_row(state, r, HOLDS, 0)
+        r = transfers.moves.next[r]

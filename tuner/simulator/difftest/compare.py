@@ -16,7 +16,7 @@ from tuner.simulator.difftest.cases import Case, jobs_of
 from tuner.simulator.difftest.loop import EngineLoop, Job, Row, Scheduler
 from tuner.simulator.image_build import EncoderSize
 from tuner.simulator.run import Simulation, simulate
-from tuner.simulator.state import ENCODES, PREEMPTED, RUNS, WAITS
+from tuner.simulator.state import ENCODES, HOLDS, PREEMPTED, RUNS, WAITS
 from tuner.simulator.timeline import StepRecord
 
 MakeScheduler = Callable[[dict[str, Any], int, EncoderSize | None], Scheduler]
@@ -37,7 +37,7 @@ MODEL = plain_model()
 def rows_of(record: StepRecord) -> list[Row]:
     """The kernel's record, one row per busy step."""
     rows = []
-    ends = np.searchsorted(record.step, np.arange(record.step[-1] + 2))
+    ends = np.searchsorted(record.step, np.arange(record.step.max(initial=-1) + 2))
     for start, end in pairwise(ends):
         tokens, request = record.tokens[start:end], record.request[start:end]
         busy = np.flatnonzero(tokens > 0)
@@ -52,6 +52,7 @@ def rows_of(record: StepRecord) -> list[Row]:
                 request[tokens == RUNS].tolist(),
                 request[tokens == WAITS].tolist(),
                 [(int(request[i]), int(before[i])) for i in np.flatnonzero(tokens == ENCODES)],
+                request[tokens == HOLDS].tolist(),
             )
         )
     return rows
