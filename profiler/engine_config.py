@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from profiler.errors import KnobError
 from profiler.knobs import KNOBS, Knob
@@ -30,6 +30,8 @@ class EngineConfig:
     block_size: int | None = None
     num_gpu_blocks_override: int | None = None
     disable_chunked_mm_input: bool | None = None
+    num_speculative_tokens: int | None = None
+    speculative_method: str | None = None
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> EngineConfig:
@@ -39,6 +41,17 @@ class EngineConfig:
     def settings(self) -> dict[str, Any]:
         """The settings that are given, without the Nones."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def arguments(self) -> dict[str, Any]:
+        """The settings by the names of the engine's arguments (its flags with underscores);
+        without the speculative ones when speculation is off."""
+        speculative = ("num_speculative_tokens", "speculative_method")
+        left_out = () if self.num_speculative_tokens else speculative
+        return {
+            KNOBS[name].flag.removeprefix("--").replace("-", "_"): value
+            for name, value in self.settings().items()
+            if name not in left_out
+        }
 
     def over(self, defaults: EngineConfig) -> EngineConfig:
         """These settings where given, else those of `defaults`."""
@@ -60,6 +73,72 @@ class EngineConfig:
                 f"enable_chunked_prefill is false, got {budget} and {length}; raise the budget "
                 "or leave chunking on"
             )
+        if self.num_speculative_tokens:
+            check_speculation(self, self.num_speculative_tokens)
+
+
+def check_speculation(config: EngineConfig, num_drafts: int) -> None:
+    """Raise `KnobError` when `num_drafts` draft tokens per decode clash with another setting.
+
+    vLLM 0.32 pads a request that starts with one uncomputed token to 1 + drafts tokens; where that
+    exceeds the step it waits for ever, and where the long-prefill cap cuts it an assertion fails
+    (`Scheduler.schedule`). Which methods exclude asynchronous scheduling: `VllmConfig`.
+    """
+    rules = drafter_rules(config.speculative_method, num_drafts)
+    need = 1 + num_drafts
+    for name, room in (
+        ("max_num_batched_tokens", rules.draft_slots + need),
+        ("max_num_scheduled_tokens", need),
+    ):
+        value = getattr(config, name)
+        if value is not None and value < room:
+            raise KnobError(
+                f"{name} must be at least {room} with num_speculative_tokens={num_drafts}, got "
+                f"{value}; raise it or draft less"
+            )
+    if 0 < (config.long_prefill_token_threshold or 0) < need:
+        raise KnobError(
+            f"long_prefill_token_threshold must be 0 or above num_speculative_tokens={num_drafts}, "
+            f"got {config.long_prefill_token_threshold}; raise it or draft less"
+        )
+    if config.async_scheduling and not rules.overlaps:
+        raise KnobError(
+            f"async_scheduling excludes speculative_method={config.speculative_method}; "
+            "set async_scheduling=false or choose another method"
+        )
+
+
+class DrafterRules(NamedTuple):
+    """What a speculative method changes in vLLM's scheduling."""
+
+    lookahead: int
+    """tokens beyond the scheduled ones that get KV slots (`VllmConfig.num_lookahead_tokens`)"""
+    draft_slots: int
+    """input budget per scheduled request (`SpeculativeConfig.max_num_new_slots_for_drafting`)"""
+    drops_hit: bool
+    """a prefix hit loses its last block (`SpeculativeConfig.use_eagle_block_drop`)"""
+    overlaps: bool
+    """can be scheduled asynchronously (`VllmConfig.__post_init__`)"""
+    reads_ahead: int
+    """prompt tokens that the drafter reads beyond a chunk; their images must be encoded
+    (`VllmConfig.num_prefill_lookahead_tokens`)"""
+
+
+NO_DRAFTER = DrafterRules(0, 0, False, True, 0)
+
+
+def drafter_rules(method: str | None, num_drafts: int) -> DrafterRules:
+    """Rules of `method` (None: as eagle3) with `num_drafts` draft tokens per decode.
+
+    `mtp` is a single MTP module, `draft_model` drafts one token after another.
+    """
+    if method in ("ngram", "medusa"):
+        return NO_DRAFTER._replace(overlaps=False)
+    if method == "draft_model":
+        return DrafterRules(num_drafts, 1, False, True, 0)
+    if method == "dflash":
+        return DrafterRules(num_drafts + 1, num_drafts, True, True, 1)
+    return DrafterRules(num_drafts, 0, True, True, 1)
 
 
 _ORDERED = (

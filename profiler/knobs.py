@@ -222,5 +222,29 @@ KNOBS: dict[str, Knob] = {
             ">=0.9",
             "end a chunk before an image instead of inside it",
         ),
+        Knob(
+            "num_speculative_tokens",
+            "int",
+            "tokens/step",
+            0,
+            64,
+            "0 = off",
+            "--spec-tokens",
+            ">=0.22",
+            "draft tokens per decode and step; a method with a draft model also needs its name, "
+            "spec_model in the engine's arguments",
+        ),
+        Knob(
+            "speculative_method",
+            "choice",
+            "",
+            None,
+            None,
+            "from the draft model; simulated as eagle3",
+            "--spec-method",
+            ">=0.22",
+            "who drafts; counts only with num_speculative_tokens above 0",
+            choices=("ngram", "medusa", "eagle", "eagle3", "mtp", "draft_model", "dflash"),
+        ),
     )
 }

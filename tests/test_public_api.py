@@ -35,11 +35,11 @@ SIGNATURES = {
     "tuner.search.load_curve.load_curves": "(problem, configs, progress, *, seed, factors)",
     "tuner.search.optimize.search": "(problem, database, options, progress)",
     "tuner.search.tune.tune": "(study, folder, options, ui)",
-    "tuner.simulator.is_compiled": "()",
-    "tuner.simulator.prepare": "()",
+    "tuner.simulator.is_compiled": "(speculative)",
+    "tuner.simulator.prepare": "(speculative)",
     "tuner.simulator.simulate": (
         "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, timeline, "
-        "concurrency, encoder)"
+        "concurrency, encoder, acceptance)"
     ),
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",

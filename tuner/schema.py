@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -13,6 +13,7 @@ from profiler.engines.silicon.spec import ENGINES_WITH_DATA, SiliconSpec, Terms
 from profiler.errors import KnobError
 
 Scalar = bool | int | float | str
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Section(BaseModel):
@@ -55,6 +56,8 @@ class EngineSection(_Section):
     config: dict[str, Scalar] = {}
     unchecked: bool = False
     """go on with an engine version that the simulator's rules were not checked for"""
+    acceptance: Share | list[Share] | None = None
+    """of draft tokens: the chance of each, or the chances of 0, 1, ... accepted ones per step"""
 
     @field_validator("name")
     @classmethod
@@ -249,6 +252,12 @@ class Study(_Section):
                     f"{value}; make them equal"
                 )
         return self
+
+    @property
+    def acceptance(self) -> float | tuple[float, ...] | None:
+        """Acceptance of draft tokens, as `simulate` takes it."""
+        given = self.engine.acceptance
+        return tuple(given) if isinstance(given, list) else given
 
     @property
     def fixed(self) -> EngineConfig:

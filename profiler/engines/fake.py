@@ -77,6 +77,7 @@ DEFAULTS = EngineConfig(
     block_size=16,
     num_gpu_blocks_override=NUM_KV_BLOCKS,
     disable_chunked_mm_input=False,
+    num_speculative_tokens=0,
 )
 
 

@@ -125,9 +125,11 @@ class SampledRegion:
         found = []
         for setting, feature, noun in limits:
             allowed, sampled = getattr(config, setting), self.highest(feature)
+            if allowed is not None and feature == "num_decodes":  # drafts count like decodes
+                allowed *= 1 + (config.num_speculative_tokens or 0)
             if allowed is not None and allowed > sampled * slack:
                 found.append(
-                    f"{setting}={allowed} allows steps of {allowed} {noun}; "
+                    f"{setting}={getattr(config, setting)} allows steps of {allowed} {noun}; "
                     f"sampled up to {sampled:.0f}"
                 )
         return tuple(found)

@@ -47,9 +47,10 @@ class BatchShape(NamedTuple):
     chunk_context: int
     """tokens already computed of those prompts, summed"""
     num_decodes: int
-    """requests that decode one token"""
+    """tokens of decodes: one per request, and its draft tokens where it has some. A draft passes
+    the layers and the sampler like a decode; the context is read once per request."""
     decode_context: int
-    """sum over decodes of the tokens computed before the step"""
+    """sum over requests that decode of the tokens computed before the step"""
     follows: int
     """AFTER_DECODES, AFTER_CHUNKS or AFTER_IDLE: a change of kind finds caches and threads cold"""
     encoder_tokens: int = 0

@@ -30,6 +30,7 @@ class TraceOptions(TypedDict, total=False):
     prefix_offsets: npt.ArrayLike | None
     prefix_block_tokens: int | None
     images: Images | None
+    acceptance_rate: npt.ArrayLike | None
     source: str
 
 
@@ -50,6 +51,8 @@ def checked_fields(
     }
     if optional.get("priority") is not None:
         fields["priority"] = whole_numbers("priority", optional["priority"], num)
+    if optional.get("acceptance_rate") is not None:
+        fields["acceptance_rate"] = _rates("acceptance_rate", optional["acceptance_rate"], num)
     fields |= _class_fields(optional, num)
     return fields | _prefix_fields(optional, fields["prompt_tokens"])
 
@@ -89,6 +92,17 @@ def whole_numbers(name: str, values: npt.ArrayLike | None, num: int | None) -> I
     elif array.dtype.kind not in "iu":
         raise TraceError(f"{name} must be whole numbers, got {array.dtype} values")
     return array.astype(np.int64)
+
+
+def _rates(name: str, values: npt.ArrayLike | None, num: int) -> FloatArray:
+    rates = np.array(values, dtype=np.float64)
+    if rates.shape != (num,):
+        raise TraceError(f"{name} must hold {num} numbers in one row, got shape {rates.shape}")
+    good = (rates >= 0.0) & (rates <= 1.0)
+    if not good.all():
+        where = int(np.argmin(good))
+        raise TraceError(f"{name} must be from 0 to 1; request {where} has {rates[where]:g}")
+    return rates
 
 
 def _lengths(name: str, values: npt.ArrayLike, num: int) -> IntArray:

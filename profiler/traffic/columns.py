@@ -58,6 +58,8 @@ class ColumnMap:
     the number of images."""
     image_tokens: int | None = None
     """tokens per image, where a file has only their number."""
+    acceptance: str | None = None
+    """column with the chance that a draft token is accepted."""
 
     @classmethod
     def parse(cls, text: str) -> ColumnMap:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from profiler.errors import TraceError
-from profiler.traffic.checks import IntArray
+from profiler.traffic.checks import FloatArray, IntArray
 from profiler.traffic.columns import (
     ALIASES,
     ColumnMap,
@@ -52,6 +52,7 @@ class Extract:
     hashes: list[IntArray] | None = None
     block: int | None = None
     images: Images | None = None
+    acceptance: FloatArray | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -94,6 +95,9 @@ def extract(table: RawTable, columns: ColumnMap, evidence: str) -> Extract:
             size = columns.image_tokens
             out.images, note = placed_images(table, found["images"], out.prompt, size)
             out.notes.append(note)
+    if columns.acceptance:
+        found["acceptance"] = need_column(table, "acceptance", columns.acceptance)
+        out.acceptance = numbers(table, found["acceptance"])
     return out
 
 

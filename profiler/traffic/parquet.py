@@ -25,7 +25,10 @@ IMAGE_PARTS = ["start", "tokens", "identity"]
 
 def write_fields(path: Path, fields: dict[str, Any], digest: str) -> None:
     """Write the fields of a trace; a half-written file never takes the place of a whole one."""
-    names = ("arrival_s", "prompt_tokens", "output_tokens", "priority", "request_class")
+    names = (
+        *("arrival_s", "prompt_tokens", "output_tokens"),
+        *("priority", "request_class", "acceptance_rate"),
+    )
     columns = {name: fields[name] for name in names if fields[name] is not None}
     if fields["prefix_hashes"] is not None:
         offsets = pa.array(fields["prefix_offsets"], type=pa.int64())

@@ -197,6 +197,8 @@ def _optional(rows: Extract, order: IntArray) -> tuple[TraceOptions, IntArray]:
         options["request_class"] = rows.classes[order]
     if rows.images is not None:
         options["images"] = rows.images.take(order)
+    if rows.acceptance is not None:
+        options["acceptance_rate"] = rows.acceptance[order]
     if rows.hashes is None or rows.block is None:
         return options, np.zeros(0, dtype=np.int64)
     most = -(-rows.prompt // rows.block)

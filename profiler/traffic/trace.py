@@ -53,6 +53,8 @@ class Trace:
     """prompt tokens per prefix hash."""
     images: Images | None = None
     """where images are in the prompts; None when the traffic has none."""
+    acceptance_rate: FloatArray | None = None
+    """(N,) chance in [0, 1] that a draft token is accepted; None when the traffic does not say."""
     source: str = ""
     """where it came from, in words (file name and format, or generator and seed)."""
 
@@ -218,6 +220,8 @@ class Trace:
         ):
             sha.update(b"-" if array is None else f"{array.dtype.str}{len(array)}".encode())
             sha.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+        if self.acceptance_rate is not None:
+            sha.update(b"acceptance" + np.ascontiguousarray(self.acceptance_rate).tobytes())
         return sha.hexdigest()
 
     def save(self, path: Path) -> None:
@@ -263,6 +267,7 @@ class Trace:
             output_tokens=self.output_tokens[index],
             priority=None if self.priority is None else self.priority[index],
             request_class=None if self.request_class is None else self.request_class[index],
+            acceptance_rate=None if self.acceptance_rate is None else self.acceptance_rate[index],
             prefix_hashes=hashes,
             prefix_offsets=offsets,
             images=None if self.images is None else self.images.take(index),

@@ -42,6 +42,34 @@ def test_illegal_settings_are_named(settings: dict[str, Any], words: str) -> Non
             {"enable_chunked_prefill": False, "max_num_batched_tokens": 64, "max_model_len": 128},
             "at least max_model_len when enable_chunked_prefill is false",
         ),
+        (
+            {"num_speculative_tokens": 5, "max_num_batched_tokens": 5},
+            "max_num_batched_tokens must be at least 6 with num_speculative_tokens=5, got 5",
+        ),
+        (
+            {
+                "num_speculative_tokens": 2,
+                "speculative_method": "dflash",
+                "max_num_batched_tokens": 4,
+            },
+            "max_num_batched_tokens must be at least 5",
+        ),
+        (
+            {"num_speculative_tokens": 5, "max_num_scheduled_tokens": 5},
+            "max_num_scheduled_tokens must be at least 6",
+        ),
+        (
+            {"num_speculative_tokens": 5, "long_prefill_token_threshold": 5},
+            "threshold must be 0 or above num_speculative_tokens=5",
+        ),
+        (
+            {
+                "num_speculative_tokens": 5,
+                "speculative_method": "ngram",
+                "async_scheduling": True,
+            },
+            "async_scheduling excludes speculative_method=ngram",
+        ),
     ],
 )
 def test_clashing_settings_are_named(settings: dict[str, Any], words: str) -> None:
@@ -59,6 +87,13 @@ def test_chosen_settings_go_over_the_defaults() -> None:
         "max_num_seqs": 16,
         "enable_prefix_caching": False,
     }
+
+
+def test_arguments_have_the_engines_names_and_no_speculation_that_is_off() -> None:
+    config = EngineConfig(max_num_seqs=16, num_speculative_tokens=3, speculative_method="eagle3")
+    assert config.arguments() == {"max_num_seqs": 16, "spec_tokens": 3, "spec_method": "eagle3"}
+    off = EngineConfig(max_num_seqs=16, num_speculative_tokens=0, speculative_method="eagle3")
+    assert off.arguments() == {"max_num_seqs": 16}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +122,6 @@ def test_command_line_values_of_the_wrong_type_are_refused(name: str, text: str)
 def test_every_knob_says_what_it_is() -> None:
     for knob in KNOBS.values():
         assert knob.meaning and knob.default and knob.versions
-        assert knob.flag == "--" + knob.name.replace("_", "-")
         assert (knob.kind == "choice") == bool(knob.choices)
     assert check_value("long_prefill_token_threshold", 0) == 0
 
@@ -105,4 +139,4 @@ def test_flags_exist_in_vllm() -> None:
     flags = {option for action in parser._actions for option in action.option_strings}
     names = {f.name for f in dataclasses.fields(AsyncEngineArgs)}
     assert {knob.flag for knob in KNOBS.values()} <= flags
-    assert set(KNOBS) <= names
+    assert {knob.flag.removeprefix("--").replace("-", "_") for knob in KNOBS.values()} <= names

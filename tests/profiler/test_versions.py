@@ -44,7 +44,12 @@ def test_every_knob_has_a_range_that_holds_for_the_mirrored_version() -> None:
 
 def test_a_newer_setting_has_a_value_for_older_versions() -> None:
     newer = {name for name in KNOBS if not has_knob(name, Version("0.18.0"))}
-    assert newer == {*ABSENT, "max_num_scheduled_tokens", "max_num_active_seqs"}
+    assert newer == {
+        *ABSENT,
+        "max_num_scheduled_tokens",
+        "max_num_active_seqs",
+        "speculative_method",
+    }
 
 
 def test_the_table_is_about_known_settings_and_leaves_the_mirrored_version_alone() -> None:
@@ -73,6 +78,7 @@ def test_checked_versions_pass(version: str) -> None:
         (use("0.30.0", long_prefill_token_threshold=64), "a lone request is cut as well"),
         (use("0.30.0", ("long_prefill_token_threshold",)), r"is cut as well \(before 0.31\)"),
         (use("0.27.0", scheduling_policy="priority"), "makes the pass skip one request"),
+        (use("0.27.0", num_speculative_tokens=3), "drafts are charged or padded otherwise"),
     ],
 )
 def test_others_are_refused_in_one_line_with_the_way_out(case: EngineUse, words: str) -> None:

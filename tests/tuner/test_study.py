@@ -54,7 +54,15 @@ def test_a_good_study(tmp_path: Path) -> None:
     assert study.engine_spec(study.fixed).engine == "fake"
 
 
+def test_acceptance_is_a_rate_or_a_distribution(tmp_path: Path) -> None:
+    assert load_study(write(tmp_path, {})).acceptance is None
+    assert load_study(write(tmp_path, {"engine.acceptance": 0.7})).acceptance == 0.7
+    chances = load_study(write(tmp_path, {"engine.acceptance": [0.25, 0.75]})).acceptance
+    assert chances == (0.25, 0.75)
+
+
 BAD = [
+    ({"engine.acceptance": 1.5}, r"engine\.acceptance.*less than or equal to 1"),
     ({"serch": {}}, r"unknown key serch; did you mean search\?"),
     ({"search.trails": 5}, r"unknown key search\.trails; did you mean trials\?"),
     ({"slo.default.ttft_p99": 5}, r"unknown key slo\.default\.ttft_p99; did you mean ttft_p99_s\?"),

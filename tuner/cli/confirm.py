@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.options import UncheckedOption
+
 
 def confirm(
     study: Annotated[Path, typer.Argument(help="Study file (YAML) whose search has finished.")],
@@ -18,13 +20,7 @@ def confirm(
     again: Annotated[
         bool, typer.Option("--again", help="Repeat replays that are already kept.")
     ] = False,
-    unchecked_engine: Annotated[
-        bool,
-        typer.Option(
-            "--unchecked-engine",
-            help="Go on with an engine version that the simulator was not compared with.",
-        ),
-    ] = False,
+    unchecked_engine: UncheckedOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Replay the best candidates and the engine default on the real engine, decide, and export.
@@ -46,7 +42,7 @@ def confirm(
     }
     checked = overridden(load_study(study), changes)
     folder = run_folder(out, checked.name)
-    compile_simulator()
+    compile_simulator(bool(checked.fixed.num_speculative_tokens))
     results = confirm_again(checked, folder, RichUi(), again=again)
     emit(render(results, checked.export.target), folder.bundle)
     if json:

@@ -48,16 +48,19 @@ class RichUi:
             yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-def compile_simulator() -> None:
+def compile_simulator(speculative: bool = False) -> None:
     """Where the simulator is not compiled yet, do it in sight instead of at the first simulation.
 
-    Every command that simulates calls this once its input is checked.
+    Every command that simulates calls this once its input is checked. `speculative` is the kernel
+    for configurations with draft tokens, a second one.
     """
     from tuner import simulator  # heavy
 
-    if not simulator.is_compiled():
-        with RichUi().progress("compiling the simulator, once, about 25 s"):
-            simulator.prepare()
+    if not simulator.is_compiled(speculative):
+        kernel = "the simulator for draft tokens" if speculative else "the simulator"
+        seconds = 15 if speculative else 25
+        with RichUi().progress(f"compiling {kernel}, once, about {seconds} s"):
+            simulator.prepare(speculative)
 
 
 def print_json(plain: Mapping[str, Any]) -> None:

@@ -29,6 +29,7 @@ def difftest(
 
     make, version = vllm_scheduler()
     compile_simulator()
+    compile_simulator(speculative=True)
     make_case = random_image_case if images else random_case
     found = search_differences(make, range(seed, seed + cases), make_case, Version(version))
     stdout.print(f"vLLM {version}: {found.text}", markup=False, highlight=False)

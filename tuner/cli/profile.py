@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.options import UncheckedOption
+
 _GPU = "Without a GPU (--silicon)"
 
 
@@ -25,13 +27,7 @@ def profile(
         Path | None, typer.Option(help="Recorded traffic to use instead of the study's.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the sampled batches.")] = None,
-    unchecked_engine: Annotated[
-        bool,
-        typer.Option(
-            "--unchecked-engine",
-            help="Go on with an engine version that the simulator was not compared with.",
-        ),
-    ] = False,
+    unchecked_engine: UncheckedOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     silicon: Annotated[
         bool,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.options import UncheckedOption
+
 StudyArgument = Annotated[
     Path | None, typer.Argument(help="Study file whose run has a profile, or a run folder.")
 ]
@@ -38,13 +40,16 @@ WindowsOption = Annotated[
         help="Arrival windows for intervals and chances; default the study's, else 1 (none).",
     ),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of the step-time jitter.")]
-UncheckedOption = Annotated[
-    bool,
+AcceptanceOption = Annotated[
+    str | None,
     typer.Option(
-        "--unchecked-engine",
-        help="Go on with an engine version that the simulator was not compared with.",
+        metavar="RATE",
+        help="Chance that a draft token is accepted (with num_speculative_tokens), or the "
+        "chances of 0, 1, ... accepted ones per step: 0.3,0.2,0.1,0.4.",
     ),
+]
+SeedOption = Annotated[
+    int, typer.Option(min=0, help="Seed of the step-time jitter and of accepted drafts.")
 ]
 LoadCurveOption = Annotated[
     bool,
@@ -90,6 +95,7 @@ def simulate(
     num_kv_blocks: BlocksOption = None,
     slo: SloOption = None,
     windows: WindowsOption = None,
+    acceptance: AcceptanceOption = None,
     seed: SeedOption = 0,
     unchecked_engine: UncheckedOption = False,
     load_curve: LoadCurveOption = False,
@@ -116,9 +122,10 @@ def simulate(
         raise StudyError("--explain goes without --load-curve; remove one of them")
     source = Source(study, trace, latency_model, columns, num_kv_blocks, slo)
     case = read_case(source, parse_settings(settings or []), seed).over_windows(windows)
+    case = case.with_acceptance(acceptance)
     if note := case.unchecked_note(accept=unchecked_engine):
         stderr.print(note, highlight=False, soft_wrap=True)
-    compile_simulator()
+    compile_simulator(case.speculates)
     if load_curve:
         from tuner.cli.load import print_load
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.options import UncheckedOption
+
 
 def tune(
     study: Annotated[Path, typer.Argument(help="Study file (YAML).")],
@@ -32,13 +34,7 @@ def tune(
         bool, typer.Option("--resume", help="Go on with an interrupted run.")
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Remove an earlier run first.")] = False,
-    unchecked_engine: Annotated[
-        bool,
-        typer.Option(
-            "--unchecked-engine",
-            help="Go on with an engine version that the simulator was not compared with.",
-        ),
-    ] = False,
+    unchecked_engine: UncheckedOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Profile the engine, search, confirm the best few on it, and export the winner.
@@ -64,7 +60,7 @@ def tune(
     }
     checked = overridden(load_study(study), changes)
     folder = run_folder(out, checked.name)
-    compile_simulator()
+    compile_simulator(bool(checked.fixed.num_speculative_tokens))
     options = TuneOptions(study, resume=resume, fresh=fresh)
     results = run(checked, folder, options, RichUi())
     bundle = emit(render(results, checked.export.target), folder.bundle)

@@ -83,6 +83,28 @@ class Case:
             return self
         return replace(self, problem=replace(self.problem, windows=windows))
 
+    def with_acceptance(self, text: str | None) -> Case:
+        """The same with the acceptance of `--acceptance`: a rate, or chances with commas between.
+
+        Raises `KnobError` unless they are numbers.
+        """
+        if text is None:
+            return self
+        try:
+            numbers = tuple(float(word) for word in text.split(","))
+        except ValueError:
+            raise KnobError(
+                "--acceptance needs a rate such as 0.7, or chances such as 0.3,0.3,0.4; "
+                f"got {text!r}"
+            ) from None
+        given = numbers if len(numbers) > 1 else numbers[0]
+        return replace(self, problem=replace(self.problem, acceptance=given))
+
+    @property
+    def speculates(self) -> bool:
+        """Whether the configuration drafts tokens."""
+        return bool(resolve(self.config, self.problem.resolved).num_speculative_tokens)
+
     def simulate(
         self, *, record: bool | tuple[float, float] = False, timeline: bool = False
     ) -> Simulation:
@@ -203,9 +225,18 @@ def figures(case: Case, simulation: Simulation) -> dict[str, Any]:
         "steps": simulation.num_steps,
         "preemptions": simulation.num_preemptions,
         "simulation_s": simulation.simulation_s,
+        **drafts_figures(simulation),
         "not_sampled": not_sampled(case.problem.model, full, case.problem.trace),
         "unchecked_engine": case.unchecked_note(accept=True),
     }
+
+
+def drafts_figures(simulation: Simulation) -> dict[str, float]:
+    """Draft tokens and the share of accepted ones; nothing without speculation."""
+    if simulation.num_drafts == 0:
+        return {}
+    share = simulation.num_accepted / simulation.num_drafts
+    return {"drafts": simulation.num_drafts, "accepted_share": share}
 
 
 _NOT_ROWS = (
@@ -229,7 +260,8 @@ def print_figures(found: dict[str, Any], console: Console) -> None:
         if not name.endswith(".unserved"):
             table.add_row(f"{name} against its limit", f"{100 * violation:+.0f} %")
     for name in found["chance"]:
-        table.add_row(f"chance to meet {name}", odds(found, name))
+        if not name.endswith(".unserved"):
+            table.add_row(f"chance to meet {name}", odds(found, name))
     console.print(table)
     if found["num_rejected"]:
         console.print(

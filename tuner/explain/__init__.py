@@ -22,8 +22,13 @@ def explain(scene: Scene, what: str) -> list[Story]:
     Raises
     ------
     InputError
-        No such question, no such request, or nothing to explain.
+        No such question, no such request, nothing to explain, or a configuration with draft tokens.
     """
+    if scene.config.num_speculative_tokens:
+        raise InputError(
+            "an explanation takes one token per request and step, got "
+            f"num_speculative_tokens={scene.config.num_speculative_tokens}; set it to 0"
+        )
     if what == "worst-itl":
         return [worst_gap(scene)]
     if what == "worst-ttft":

@@ -54,9 +54,10 @@ class GapStory:
             return f"no chunk in it; {listed(self.parts, self.seconds)}"
         big = max(step.chunks, key=lambda c: c.seconds)
         depth = f" (after {big.before:,} computed)" if big.before else ""
+        images = f" with {plural(big.encoded, 'image token')} encoded" if big.encoded else ""
         cause = (
-            f"a chunk of {plural(big.tokens, 'token')} of request {big.request:,}{depth} took "
-            f"{share(big.seconds, self.seconds)} of it"
+            f"a chunk of {plural(big.tokens, 'token')} of request {big.request:,}{depth}{images} "
+            f"took {share(big.seconds, self.seconds)} of it"
         )
         if len(step.chunks) > 1:
             others = sum(c.seconds for c in step.chunks if c is not big)

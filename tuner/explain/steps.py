@@ -16,6 +16,7 @@ from profiler.latency.step_time import BatchShape, step_interval
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES, AFTER_IDLE
 from profiler.traffic.trace import Trace
 from tuner.simulator import Simulation, StepRecord, Timeline
+from tuner.simulator.state import ENCODES
 
 
 class Rerun(Protocol):
@@ -54,6 +55,8 @@ class Chunk:
     tokens: int
     before: int
     """tokens of the request computed before"""
+    encoded: int = 0
+    """tokens of its images that the encoder computes in the step"""
     seconds: float = 0.0
     """its share of the step"""
 
@@ -143,8 +146,13 @@ def _chunks(scene: Scene, record: StepRecord, rows: slice, num_decodes: int) -> 
     requests, tokens, before = record.request[rows], record.tokens[rows], record.before[rows]
     single = (tokens == 1) & (before >= scene.trace.prompt_tokens[requests])
     decodes = single & (np.cumsum(single) <= num_decodes)
+    encodes = tokens == ENCODES
+    encoded = dict(zip(requests[encodes].tolist(), before[encodes].tolist(), strict=True))
     some = np.flatnonzero((tokens > 0) & ~decodes)
-    return tuple(Chunk(int(requests[i]) + 1, int(tokens[i]), int(before[i])) for i in some)
+    return tuple(
+        Chunk(int(requests[i]) + 1, int(tokens[i]), int(before[i]), encoded.get(requests[i], 0))
+        for i in some
+    )
 
 
 def _predict(scene: Scene, step: int, chunks: Sequence[Chunk]) -> float:
@@ -158,6 +166,7 @@ def _predict(scene: Scene, step: int, chunks: Sequence[Chunk]) -> float:
         int(line.num_decodes[step]),
         int(line.decode_context[step]),
         _follows(line, step),
+        sum(c.encoded for c in chunks),
     )
     overlapped = bool(scene.config.async_scheduling)
     return float(step_interval(scene.model.params, batch, int(line.num_running[step]), overlapped))

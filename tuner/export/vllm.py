@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from profiler.knobs import KNOBS
+from profiler.engine_config import EngineConfig
 from tuner.results import Results, Verdict
 
 _SERVER_ARGUMENTS = ("load_format", "dtype")
@@ -36,8 +36,8 @@ def server_flags(results: Results) -> dict[str, Any]:
     named = {k: engine[k] for k in _SERVER_ARGUMENTS if engine.get(k, "auto") != "auto"}
     named |= engine.get("args", {})
     flags = {name.replace("_", "-"): value for name, value in named.items()}
-    for name, value in results.recommended.settings.items():
-        flags[KNOBS[name].flag.removeprefix("--")] = value
+    chosen = EngineConfig.from_settings(results.recommended.settings).arguments()
+    flags |= {name.replace("_", "-"): value for name, value in chosen.items()}
     return {name: value for name, value in flags.items() if value is not None}
 
 

@@ -64,6 +64,8 @@ class Plan:
     seed: int
     windows: int = 1
     """arrival windows that a prediction is made over"""
+    acceptance: float | tuple[float, ...] | None = None
+    """of draft tokens, as `simulate` takes it"""
 
 
 class Engines:
@@ -248,6 +250,7 @@ def _predict(plan: Plan, resolved: EngineConfig, facts: dict[str, Any]) -> Metri
                 num_kv_blocks=facts["num_kv_blocks"],
                 itl_limit_s=plan.slo.itl_limit_s,
                 seed=plan.seed + window * plan.rounds + round_,
+                acceptance=plan.acceptance,
             ).outcomes
             for round_ in range(plan.rounds)
         ]

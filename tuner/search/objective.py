@@ -45,6 +45,8 @@ class Problem:
     space: Mapping[str, Axis]
     windows: int = 1
     """arrival windows that a candidate is scored over; 1 is the trace alone"""
+    acceptance: float | tuple[float, ...] | None = None
+    """of draft tokens, as `simulate` takes it"""
     kv_blocks_by_budget: tuple[tuple[int, int], ...] = ()
     """(token budget, KV blocks), ascending, where the profile knows it; empty: always the same"""
 
@@ -79,6 +81,7 @@ class Problem:
             seed=seed,
             record=record,
             timeline=timeline,
+            acceptance=self.acceptance,
         )
 
     def kv_blocks(self, full: EngineConfig) -> int:
@@ -195,5 +198,6 @@ def build_problem(study: Study, trace: Trace, measured: Profile) -> Problem:
         num_kv_blocks=int(facts["num_kv_blocks"]),
         space=study.search.space,
         windows=study.search.windows,
+        acceptance=study.acceptance,
         kv_blocks_by_budget=blocks_by_budget(facts),
     )

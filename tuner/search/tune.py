@@ -207,6 +207,7 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
         rounds=study.validate_.rounds,
         seed=study.search.seed,
         windows=study.search.windows,
+        acceptance=problem.acceptance,
     )
     ui.stage(f"confirming {len(chosen)} configurations and the engine default")
 

@@ -1,12 +1,14 @@
-"""`python -m tuner.simulator`: compile the simulator's kernels now instead of at first use."""
+"""`python -m tuner.simulator [speculative]`: compile the simulator's kernel now instead of at first
+use; with the word, the kernel for configurations with draft tokens."""
 
 from __future__ import annotations
 
+import sys
 import time
 
-from tuner.simulator.run import prepare
+from tuner.simulator.compilation import prepare
 
 if __name__ == "__main__":
     started = time.perf_counter()
-    prepare()
+    prepare("speculative" in sys.argv[1:])
     print(f"simulator kernels ready in {time.perf_counter() - started:.1f} s")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from profiler.engine_config import EngineConfig
+from profiler.engine_config import NO_DRAFTER, EngineConfig, drafter_rules
 from profiler.errors import KnobError
 from profiler.traffic.trace import Trace
 from tuner.simulator.memory import as_records
@@ -75,22 +77,48 @@ def build_limits(config: EngineConfig, num_kv_blocks: int, prefix_tokens: int = 
         images=False,
         whole_images=bool(config.disable_chunked_mm_input),
         encoder_budget=batched,
+        **drafter_limits(config),
+        max_model_len=config.max_model_len or 0,
     )
+
+
+def drafter_limits(config: EngineConfig) -> dict[str, Any]:
+    """The fields of `Limits` that say what a drafter changes; nothing without one."""
+    drafts = config.num_speculative_tokens or 0
+    rules = drafter_rules(config.speculative_method, drafts) if drafts else NO_DRAFTER
+    return {
+        "num_drafts": drafts,
+        "lookahead": rules.lookahead,
+        "draft_slots": rules.draft_slots,
+        "drops_hit": rules.drops_hit,
+        "reads_ahead": rules.reads_ahead,
+    }
 
 
 def admissible(trace: Trace, config: EngineConfig, num_kv_blocks: int) -> BoolArray:
     """(N,) False for requests the engine refuses or could never finish.
 
     vLLM's front end refuses a prompt that leaves no room for one output token; a sequence that
-    needs more blocks than the pool has would wait or preempt itself for ever.
+    needs more blocks than the pool has would wait or preempt itself for ever. With drafts the need
+    depends on luck; a sequence that can need more than the pool has counts as refused.
     """
-    length, block = resolved(config, "max_model_len"), resolved(config, "block_size")
-    total = np.minimum(trace.prompt_tokens + trace.output_tokens, length)
-    blocks = -(-(total - 1) // block)
+    length, limits = resolved(config, "max_model_len"), build_limits(config, num_kv_blocks)
+    slots = most_slots(trace.prompt_tokens, trace.output_tokens, limits)
+    blocks = -(-slots // limits.block_size)
     fits: BoolArray = (trace.prompt_tokens < length) & (blocks <= num_kv_blocks - 1)
     if config.enable_chunked_prefill is False:
-        fits &= trace.prompt_tokens <= resolved(config, "max_num_batched_tokens")
+        fits &= trace.prompt_tokens <= limits.adaptive_budget - limits.draft_slots
     return fits
+
+
+def most_slots(prompt: IntArray, output: IntArray, limits: Limits) -> IntArray:
+    """(N,) KV slots that sequences of `prompt` and `output` tokens take at most: all tokens but the
+    last, and drafts (of two steps when these overlap) and lookahead, cut by the model length."""
+    longest: IntArray = np.minimum(prompt + output, limits.max_model_len) - 1
+    if limits.num_drafts == 0:
+        return longest
+    drafts = limits.num_drafts * (2 if limits.overlapped else 1)
+    return np.minimum(longest + drafts + limits.lookahead, limits.max_model_len)
 
 
 def build_requests(

@@ -40,21 +40,23 @@ def schedule_encoder_inputs(
     """How many of the `n` tokens that `r` could get after `computed` ones it gets: up to the first
     image that cannot be encoded in this step (_try_schedule_encoder_inputs).
 
-    Marks what must be encoded; `settle_encoder_inputs` makes it so, or takes it back.
+    A drafter that reads ahead needs the images behind the chunk encoded as well. Marks what must be
+    encoded; `settle_encoder_inputs` makes it so, or takes it back.
     """
     if vision is None:
         return n
     images, outputs, viewers = vision.images, vision.outputs, vision.viewers
     window_end, encoding = computed + n, 0
+    reached = computed + limits.reads_ahead
     for j in range(viewers.first[r], viewers.end[r]):
         start, k = images.start[j], images.output[j]
         if images.end[j] <= computed:
             continue
-        if start >= window_end:
+        if start >= window_end + limits.reads_ahead:
             break
         whole = window_end >= images.end[j]
         if limits.whole_images and computed < start and not whole:
-            n = start - computed
+            n = max(0, start - reached)
             break
         if outputs.state[k] == SCHEDULED:
             images.held[j] = WANTED
@@ -63,7 +65,7 @@ def schedule_encoder_inputs(
             continue
         left = vision.counts[ENCODER_LEFT] - encoding
         if not can_allocate(vision, j, left, encoding):
-            n = max(0, start - computed)
+            n = max(0, start - reached)
             break
         images.held[j] = WANTED
         outputs.state[k] = SCHEDULED

@@ -96,8 +96,31 @@ def process_images(vision: Vision | None, state: State, limits: Limits) -> None:
             viewers.part[r], viewers.encoding[r] = part, 0
             counts[NUM_FED] += 1 if part != NOT_FED else 0
         r = state.links.order_next[r]
+    close_encoder_step(vision, limits)
+
+
+@inner
+def close_encoder_step(vision: Vision | None, limits: Limits) -> None:
+    """The step is built: count what the encoder computes in it; the next one has all its budget."""
+    if vision is None:
+        return
+    counts = vision.counts
     counts[ENCODER_RUN] += counts[ENCODER_TOKENS]
     counts[ENCODER_LEFT], counts[ENCODER_TOKENS] = limits.encoder_budget, 0
+
+
+@inner
+def free_passed_images(vision: Vision | None, state: State, limits: Limits, r: int) -> None:
+    """With drafts: the output of a step of `r` is processed, its rejected drafts are taken back and
+    its tokens not added yet. Images that `r` and the drafter are past are let go
+    (_free_encoder_inputs)."""
+    if vision is None:
+        return
+    phase, bound = state.progress.phase[r], state.progress.computed[r]
+    if phase == DECODING and limits.overlapped:
+        bound = state.requests.prompt_tokens[r] + state.progress.outputs[r] - 1
+    if phase in (PREFILLING, DECODING):
+        free_outputs(vision, r, bound - limits.reads_ahead)
 
 
 @inner

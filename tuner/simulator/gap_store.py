@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.simulator.gaps import add_to_bins
-from tuner.simulator.memory import MAX_LOGGED, grow_logs, grow_steps
+from tuner.simulator.log_room import MAX_LOGGED, grow_logs, grow_steps
 from tuner.simulator.state import NUM_GAPS, NUM_STEPS, Bins, FloatArray, IntArray, Log, State
 
 _SHIFT = 52 - 12

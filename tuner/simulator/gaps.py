@@ -19,6 +19,7 @@ from tuner.simulator.state import (
     IntArray,
     Log,
     State,
+    Tally,
 )
 
 
@@ -61,12 +62,18 @@ def log_own_gap(state: State, r: int, end: float) -> None:
     log.weight[i * classes + klass] = 1
     if gap > tally.itl_limit_s[klass]:
         progress.num_slow[r] += 1
-    times = tally.times
-    if gap > times[WORST_OWN_END] - times[WORST_OWN_START]:
-        tally.counts[WORST_OWN] = r
-        times[WORST_OWN_START], times[WORST_OWN_END] = progress.last_token_s[r], end
+    keep_longest(tally, r, progress.last_token_s[r], end)
     progress.last_token_s[r] = np.nan
     tally.counts[NUM_GAPS] = i + 1
+
+
+@inner
+def keep_longest(tally: Tally, r: int, start: float, end: float) -> None:
+    """Remember the gap of `r` from `start` to `end` when it is the longest so far."""
+    times = tally.times
+    if end - start > times[WORST_OWN_END] - times[WORST_OWN_START]:
+        tally.counts[WORST_OWN] = r
+        times[WORST_OWN_START], times[WORST_OWN_END] = start, end
 
 
 @compiled

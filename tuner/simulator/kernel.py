@@ -16,6 +16,7 @@ from profiler.steps import AFTER_CHUNKS, AFTER_DECODES
 from tuner.simulator.commit import commit_chunks, commit_decodes, describe_batch, release_finished
 from tuner.simulator.encoder_release import images_in_flight, images_rest, process_images
 from tuner.simulator.gaps import has_log_room, log_pooled_gap
+from tuner.simulator.quiet import run_quiet
 from tuner.simulator.record import add_step, has_record_room, in_window, record_queues, record_step
 from tuner.simulator.remote import admit
 from tuner.simulator.scheduler import current_threshold, schedule_running
@@ -27,22 +28,16 @@ from tuner.simulator.starved import (
 )
 from tuner.simulator.state import (
     ALL_DONE,
-    BLOCKED,
     BLOCKS_MATTER,
-    CLOCK,
-    DECODE_CONTEXT,
     ENDING_BEFORE,
     ENDING_NOW,
     ENDLESS,
     FOLLOWS,
-    FREE_BLOCKS,
     FRUITLESS,
     LAST_END,
     LOG_FULL,
     NONE,
-    NUM_DECODES,
     NUM_FINISHED,
-    NUM_GAPS,
     NUM_LATE,
     NUM_RUNNING,
     NUM_STEPS,
@@ -57,7 +52,6 @@ from tuner.simulator.state import (
     Limits,
     State,
 )
-from tuner.simulator.tables import grow_crossing
 from tuner.simulator.transfers import (
     defers_frees,
     next_transfer_s,
@@ -151,47 +145,6 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     quiet = batch.prefill_tokens == 0 and counts[PART_HEAD] == NONE and not ended
     quiet = quiet and not reported and not was_late(state.transfers)
     counts[QUIET] = 1 if quiet and images_rest(state.vision, state, limits) else 0
-
-
-@inner
-def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: FloatArray) -> None:
-    """Run pure decode steps until anything else can happen: an arrival that may be admitted, a
-    decode's last step, a shortage of blocks, or the recorded window."""
-    counts, times, crossing = state.tally.counts, state.tally.times, state.tally.crossing
-    ring, visible_s = state.tally.ring, state.requests.visible_s
-    closed = counts[BLOCKED] == 1 and not limits.adaptive  # whose cap falls with every arrival
-    open_door = not closed and counts[VISIBLE] < visible_s.size
-    next_s = visible_s[counts[VISIBLE]] if open_door else np.inf
-    if times[SCHEDULE_AT] < limits.record_until_s:
-        next_s = min(next_s, limits.record_from_s)
-    next_s = min(next_s, next_transfer_s(state.transfers), until_s(state.transfers))
-    decodes, running = counts[NUM_DECODES], counts[NUM_RUNNING]
-    room = state.log.gap_s.size - 1 - running
-    if limits.timeline:  # a gap for every step here
-        room = min(room, counts[NUM_GAPS] + state.steps.end_s.size - counts[NUM_STEPS])
-    phase, slot = counts[CLOCK] % crossing.size, counts[CLOCK] % ring.size
-    while next_s > times[SCHEDULE_AT] and ring[slot] == NONE and counts[NUM_GAPS] < room:
-        if crossing[phase] > counts[FREE_BLOCKS]:
-            break
-        if not limits.identities:
-            counts[FREE_BLOCKS] -= crossing[phase]
-        elif crossing[phase] > 0:
-            grow_crossing(state, limits)
-        batch = BatchShape(0, 0, 0.0, 0, decodes, counts[DECODE_CONTEXT], AFTER_DECODES, 0)
-        seconds = step_interval(params, batch, running, limits.overlapped)
-        start = times[LAST_END]
-        end = start + seconds * jitter[counts[NUM_STEPS] % jitter.size]
-        if limits.timeline:
-            add_step(state, batch, start, end)
-        log_pooled_gap(state, end)
-        times[LAST_END] = end
-        times[SCHEDULE_AT] = start if limits.overlapped else end
-        counts[CLOCK] += 1
-        counts[DECODE_CONTEXT] += decodes
-        counts[NUM_STEPS] += 1
-        phase = phase + 1 if phase + 1 < crossing.size else 0
-        slot = slot + 1 if slot + 1 < ring.size else 0
-    counts[QUIET] = 0
 
 
 @compiled

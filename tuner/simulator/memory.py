@@ -1,14 +1,14 @@
-"""Allocating the simulator's state, and giving its logs more room."""
+"""Allocating the simulator's state."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from profiler.steps import AFTER_IDLE
 from tuner.simulator.image_arrays import Vision
+from tuner.simulator.log_room import MAX_LOGGED, empty_record, empty_steps
 from tuner.simulator.pool_arrays import UNHASHED, Blocks, Holders, Pool, Prefixes
 from tuner.simulator.state import (
     ENDING_BEFORE,
@@ -38,11 +38,7 @@ from tuner.simulator.state import (
     State,
     Tally,
 )
-from tuner.simulator.step_arrays import Record, Steps
 from tuner.simulator.transfer_arrays import Transfers
-
-MAX_LOGGED = 1 << 15
-"""token gaps that are kept one by one; see `gap_store.py`"""
 
 
 class Inputs(NamedTuple):
@@ -134,6 +130,7 @@ def build_pool(requests: Requests, limits: Limits, num_kv_blocks: int) -> Pool:
         n = b = 0
     number = np.arange(b, dtype=np.int64)
     longest = int((requests.prompt_tokens + requests.max_output).max(initial=1))
+    longest += 2 * limits.num_drafts + limits.lookahead
     width, rows = -(-longest // limits.block_size), min(limits.max_active, n)
     free_next = np.where(number < b - 1, number + 1, NONE)
     free_prev = np.where(number == 1, NONE, number - 1)
@@ -162,17 +159,6 @@ def build_pool(requests: Requests, limits: Limits, num_kv_blocks: int) -> Pool:
     )
 
 
-def empty_record(rows: int) -> Record:
-    """A step record with room for `rows` rows."""
-    return Record(*(np.empty(rows, dtype=np.int64) for _ in Record._fields))
-
-
-def empty_steps(rows: int) -> Steps:
-    """A timeline with room for `rows` steps."""
-    kinds = [(n, np.float64 if n.endswith("_s") else np.int64) for n in Steps._fields]
-    return cast(Steps, np.recarray(rows, dtype=kinds))
-
-
 def as_records(columns: T) -> T:
     """The columns as one array of records, which reads and writes like the NamedTuple.
 
@@ -181,25 +167,3 @@ def as_records(columns: T) -> T:
     """
     dtype = [(name, column.dtype) for name, column in columns._asdict().items()]
     return cast(T, np.rec.fromarrays(list(columns), dtype=dtype))
-
-
-def grow_steps(state: State) -> State:
-    """The same state with room for four times as many steps in its timeline."""
-    old = cast(npt.NDArray[np.void], state.steps)
-    new = empty_steps(4 * old.size)
-    cast(npt.NDArray[np.void], new)[: old.size] = old
-    return state._replace(steps=new)
-
-
-def grow_logs(state: State) -> State:
-    """The same state with twice the room in its log and record."""
-
-    def twice(old: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        new = np.empty(2 * old.size, dtype=old.dtype)
-        new[: old.size] = old
-        return new
-
-    return state._replace(
-        log=Log(*(twice(a) for a in state.log)),  # type: ignore[arg-type]
-        record=Record(*(twice(a) for a in state.record)),  # type: ignore[arg-type]
-    )

@@ -79,16 +79,22 @@ def add_row(state: State, r: int, tokens: int, before: int) -> None:
 
 
 @inner
+def record_part(state: State, r: int, tokens: int, before: int) -> None:
+    """A row for what `r` got in the step being built, one more for what the encoder does for it."""
+    add_row(state, r, tokens, before)
+    encoding = encoding_of(state.vision, r)
+    if encoding > 0:
+        add_row(state, r, ENCODES, encoding)
+
+
+@inner
 def record_step(state: State) -> None:
     """A row for every request that got tokens, in the engine's order."""
     progress = state.progress
     r = state.tally.counts[RUN_HEAD]
     while r != NONE:
         if progress.phase[r] == PREFILLING and progress.chunk[r] > 0:
-            add_row(state, r, progress.chunk[r], progress.computed[r])
-            encoding = encoding_of(state.vision, r)
-            if encoding > 0:
-                add_row(state, r, ENCODES, encoding)
+            record_part(state, r, progress.chunk[r], progress.computed[r])
         late = progress.phase[r] == DECODING and progress.last_token_s[r] >= 0.0
         if progress.phase[r] == DECODING and not (late and progress.chunk[r] == 0):
             add_row(state, r, 1, computed_tokens(state, r))

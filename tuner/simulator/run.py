@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from profiler.compiled import is_cached
 from profiler.engine_config import EngineConfig
 from profiler.errors import SimulationError
 from profiler.latency.base import StepTimeModel
-from profiler.latency.params import plain_params
 from profiler.outcomes import Outcomes, Status
 from profiler.traffic.trace import Trace
+from tuner.simulator.acceptance import AcceptanceInput, build_acceptance, build_drafts
 from tuner.simulator.build import (
     admissible,
     build_limits,
@@ -24,8 +24,9 @@ from tuner.simulator.build import (
     draw_jitter,
     resolved,
 )
+from tuner.simulator.compilation import prepare
+from tuner.simulator.drafts import ACCEPTED, DRAFTED, Drafts
 from tuner.simulator.gap_store import GapStore
-from tuner.simulator.gaps import add_to_bins
 from tuner.simulator.image_build import (
     EncoderSize,
     EncoderUse,
@@ -37,6 +38,7 @@ from tuner.simulator.image_build import (
 from tuner.simulator.kernel import run_all
 from tuner.simulator.memory import Inputs, allocate
 from tuner.simulator.prefix_keys import build_prefixes, prefix_blocks
+from tuner.simulator.speculative_kernel import run_speculative
 from tuner.simulator.state import (
     BLOCKS_MATTER,
     CACHED_TOKENS,
@@ -72,14 +74,21 @@ class Simulation:
     """prompt tokens that were in the prefix cache when their requests were first admitted"""
     endless: bool
     """the engine itself would hang: requests with equal rights in a pool that is too small preempt
-    each other for ever. The simulation stopped there; the others' status is UNFINISHED"""
+    each other for ever, or prompts with images back to back wait for room in the encoder's cache
+    that they hold themselves, because the drafter reads on. The simulation stopped there; the
+    others' status is UNFINISHED"""
     simulation_s: float
     """seconds inside the kernel"""
     admitted_s: FloatArray
     """(N,) schedule() call that admitted each request first, seconds; NaN for none"""
     worst_own_gap: OwnGap | None
-    """longest gap of a request that was preempted or left out of a step; None when none was"""
+    """longest gap of a request that was preempted or left out of a step, None when none was; with
+    drafts, the longest gap of all"""
     encoder: EncoderUse
+    num_drafts: int = 0
+    """draft tokens that were verified"""
+    num_accepted: int = 0
+    """of them, those that were accepted"""
     record: StepRecord | None = None
     """filled when asked for"""
     timeline: Timeline | None = None
@@ -98,6 +107,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     timeline: bool = False,
     concurrency: int | None = None,
     encoder: EncoderSize | None = None,
+    acceptance: AcceptanceInput | None = None,
 ) -> Simulation:
     """Replay `trace` through an exact copy of vLLM 0.32's scheduler under `config`.
 
@@ -114,7 +124,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     itl_limit_s
         (C,) ITL limit of each class, seconds, for `Outcomes.num_slow_gaps`; NaN for none.
     seed
-        Draws the measured jitter of step times; None leaves it out.
+        Draws the measured jitter of step times (None leaves it out) and the accepted drafts.
     record
         Also return who got what in every step, and the queues (slow); or, for a window of simulated
         seconds [start, end), who got what in the steps scheduled in it, the rest at full speed.
@@ -127,6 +137,13 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     encoder
         Of a multimodal model; None for what vLLM 0.32 takes when no item of the model is larger
         than the largest image of `trace` (see `encoder_size`).
+    acceptance
+        With `config.num_speculative_tokens` = K above 0: the chance that a draft token is accepted,
+        or the (K + 1,) chances of 0 .. K accepted drafts per step; None takes the rates that the
+        trace carries. Every decode step verifies K drafts, as far as budget and model length allow,
+        and processes 1 + K tokens of one context; the drafter's own time is not added. Tokens that
+        are accepted in one step appear together, so that pooled ITL holds gaps of 0 s, as it does
+        for a client that takes the time of every token.
 
     Raises
     ------
@@ -135,16 +152,13 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     SimulationError
         The traffic holds nothing to simulate, or the run cannot make progress.
     """
-    prepare()
     keyed = fold_images(trace, resolved(config, "block_size"))
     limits = build_limits(config, num_kv_blocks, keyed.prefix_block_tokens or 1)
     encoder = encoder_size(limits, trace, encoder)
-    limits = limits._replace(
+    prepare(limits.num_drafts > 0)
+    limits = with_traffic(limits, keyed, encoder)._replace(
         timeline=timeline,
         **record_limits(record),
-        images=encoder is not None,
-        encoder_budget=encoder.budget_tokens if encoder else 0,
-        identities=limits.caching and bool(prefix_blocks(keyed).shared.any()),
         closed_loop=concurrency is not None,
         turnaround_s=model.frontend_in_s + model.frontend_out_s,
     )
@@ -153,12 +167,13 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     accepted = admissible(trace, config, num_kv_blocks)
     length = resolved(config, "max_model_len")
     requests = build_requests(trace, accepted, limits, model.frontend_in_s, length)
-    if concurrency is not None and not accepted.all():
-        raise SimulationError(
-            f"{int((~accepted).sum())} requests are longer than max_model_len or than the KV "
-            "pool; a closed loop takes only traffic that the engine accepts, cut it first"
-        )
+    if concurrency is not None:
+        require_all(accepted)
     jitter = draw_jitter(model.residuals, seed)
+    drafts: Drafts | None = None
+    if limits.num_drafts:
+        luck = build_acceptance(trace, limits.num_drafts, acceptance, seed)
+        drafts = build_drafts(luck, accepted, limits, itl_limit_s.size)
     status, spent = BLOCKS_MATTER, 0.0
     while status == BLOCKS_MATTER:
         prefixes = build_prefixes(keyed, accepted, requests, limits)
@@ -166,12 +181,14 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
             close_loop(requests, concurrency)
         inputs = Inputs(requests, prefixes, build_vision(trace, accepted, encoder))
         state = allocate(inputs, limits, num_kv_blocks, itl_limit_s)
+        run = kernel_call(limits, model, jitter, drafts)
         started = time.perf_counter()
         gaps = GapStore(itl_limit_s.size)
-        state, status = run_to_end(state, limits, model, jitter, gaps)
+        state, status = run_to_end(state, run, gaps)
         spent += time.perf_counter() - started
         limits = limits._replace(identities=True)
-    if status == STUCK:
+    hangs = status == STUCK and limits.images and limits.reads_ahead > 0
+    if status == STUCK and not hangs:
         raise SimulationError(
             "the simulated engine cannot go on: requests wait and nothing runs; "
             f"this is a defect of the simulator, please report it with {config}"
@@ -186,55 +203,57 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         num_steps=int(counts[NUM_STEPS]),
         num_preemptions=int(counts[NUM_PREEMPTIONS]),
         cached_tokens=int(counts[CACHED_TOKENS]),
-        endless=status == ENDLESS,
+        endless=hangs or status == ENDLESS,
         simulation_s=spent,
         admitted_s=spread(state.progress.admitted_s, accepted),
         worst_own_gap=gather_own_gap(accepted, state),
         encoder=encoder_use(state.vision),
+        num_drafts=0 if drafts is None else int(drafts.totals[DRAFTED]),
+        num_accepted=0 if drafts is None else int(drafts.totals[ACCEPTED]),
         record=gather_record(accepted, state) if record else None,
         timeline=gather_timeline(state) if timeline else None,
     )
 
 
-def run_to_end(
-    state: State, limits: Limits, model: StepTimeModel, jitter: FloatArray, gaps: GapStore
-) -> tuple[State, int]:
+def with_traffic(limits: Limits, keyed: Trace, encoder: EncoderSize | None) -> Limits:
+    """`limits` with what the traffic asks for: images, and blocks with identities."""
+    shared = limits.caching and bool(prefix_blocks(keyed).shared.any())
+    return limits._replace(
+        images=encoder is not None,
+        encoder_budget=encoder.budget_tokens if encoder else 0,
+        identities=shared or limits.num_drafts > 0,
+    )
+
+
+def require_all(accepted: npt.NDArray[np.bool_]) -> None:
+    """Raise `SimulationError` when the engine refuses a request of a closed loop."""
+    if not accepted.all():
+        raise SimulationError(
+            f"{int((~accepted).sum())} requests are longer than max_model_len or than the KV "
+            "pool; a closed loop takes only traffic that the engine accepts, cut it first"
+        )
+
+
+KernelCall = Callable[[State], int]
+"""runs a state until it is done or its log is full; returns the status"""
+
+
+def kernel_call(
+    limits: Limits, model: StepTimeModel, jitter: FloatArray, drafts: Drafts | None
+) -> KernelCall:
+    """The kernel for these limits: the one in lockstep, or the one with drafts."""
+    if drafts is None:
+        return lambda state: run_all(state, limits, model.params, jitter)
+    return lambda state: run_speculative(state, drafts, limits, model.params, jitter)
+
+
+def run_to_end(state: State, run: KernelCall, gaps: GapStore) -> tuple[State, int]:
     """Call the kernel until it has finished, giving its logs more room whenever they are full."""
     while True:
-        status = run_all(state, limits, model.params, jitter)
+        status = run(state)
         if status != LOG_FULL:
             return state, status
         state = gaps.make_room(state)
-
-
-def prepare() -> None:
-    """Compile the kernels, or load them from the disk cache.
-
-    `simulate` does it by itself; call it before forking workers, or to show the wait of a first
-    compile apart.
-    """
-    if _PREPARED:
-        return
-    none = np.empty(0, dtype=np.int64)
-    config = EngineConfig(max_num_batched_tokens=1, max_num_seqs=1, block_size=1)
-    limits = build_limits(config, 2)
-    no_trace, nobody = Trace(np.empty(0), none, none), np.zeros(0, dtype=np.bool_)
-    requests = build_requests(no_trace, nobody, limits, 0.0, 1)
-    prefixes = build_prefixes(no_trace, nobody, requests, limits)
-    state = allocate(Inputs(requests, prefixes, None), limits, 2, np.full(1, np.nan))
-    run_all(state, limits, plain_params(), np.ones(1))
-    GapStore(1).drain(state)
-    _PREPARED.append(True)
-
-
-def is_compiled() -> bool:
-    """Whether `prepare` takes a moment and not half a minute: the kernels are loaded, or in the
-    disk cache."""
-    return bool(_PREPARED) or (is_cached(run_all) and is_cached(add_to_bins))
-
-
-_PREPARED: list[bool] = []
-"""holds something once the kernels are loaded"""
 
 
 def gather(

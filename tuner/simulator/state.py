@@ -139,6 +139,17 @@ class Limits(NamedTuple):
     """no chunk ends inside an image that it reached from before (disable_chunked_mm_input)"""
     encoder_budget: int
     """image tokens that the encoder computes in a step"""
+    num_drafts: int
+    """draft tokens verified per decode and step; 0 = no speculation"""
+    lookahead: int
+    """tokens beyond the scheduled ones that a request gets KV slots for"""
+    draft_slots: int
+    """what every scheduled request costs of max_num_batched_tokens on top of its tokens"""
+    drops_hit: bool
+    """a prefix hit loses its last block"""
+    reads_ahead: int
+    """prompt tokens beyond a chunk whose images must be encoded with it"""
+    max_model_len: int
 
 
 class Requests(NamedTuple):

@@ -26,7 +26,7 @@ class Steps(NamedTuple):
     prefill_tokens: IntArray
     """(rows,) tokens of its prompt chunks"""
     num_decodes: IntArray
-    """(rows,)"""
+    """(rows,) as BatchShape.num_decodes"""
     decode_context: IntArray
     """(rows,) tokens computed before, summed over the decodes"""
     num_running: IntArray

@@ -63,7 +63,7 @@ class Timeline:
     prefill_tokens: IntArray
     """(S,) tokens of prompt chunks"""
     num_decodes: IntArray
-    """(S,) requests that decoded a token"""
+    """(S,) requests that decoded a token; with drafts, the tokens that they computed"""
     decode_context: IntArray
     """(S,) tokens computed before, summed over the decodes"""
     num_running: IntArray

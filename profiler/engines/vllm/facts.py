@@ -13,14 +13,18 @@ _RENAMED = {
     "max_num_scheduled_tokens": "max_num_batched_tokens",
     "max_num_active_seqs": "max_num_seqs",
     "num_gpu_blocks_override": "num_gpu_blocks",
+    "speculative_method": "method",
 }
 """where a resolved setting is found when not under its own name: None falls back to these"""
 
 
 def resolved_settings(vllm_config: Any) -> dict[str, Any]:
-    """Every knob's value in force. `num_gpu_blocks_override` is the number of blocks there are."""
-    parts = (vllm_config.scheduler_config, vllm_config.cache_config, vllm_config.model_config)
-    return {name: _find(parts, name) for name in KNOBS}
+    """Every knob's value in force. `num_gpu_blocks_override` is the number of blocks there are;
+    without speculation there are 0 draft tokens and no method."""
+    names = ("scheduler_config", "cache_config", "model_config", "speculative_config")
+    parts = tuple(getattr(vllm_config, name) for name in names)
+    found = {name: _find(parts, name) for name in KNOBS}
+    return found | {"num_speculative_tokens": found["num_speculative_tokens"] or 0}
 
 
 def _find(parts: tuple[Any, ...], name: str) -> Any:

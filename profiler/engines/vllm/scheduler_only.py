@@ -21,7 +21,7 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
 import torch
 import vllm
-from vllm.config import VllmConfig
+from vllm.config import SpeculativeConfig, VllmConfig
 from vllm.engine.arg_utils import EngineArgs
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams
@@ -34,7 +34,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
@@ -97,13 +97,36 @@ def vllm_config(settings: dict[str, Any]) -> VllmConfig:
     return args.create_engine_config(UsageContext.LLM_CLASS)
 
 
+def speculative_config(config: VllmConfig, method: str, num_drafts: int) -> SpeculativeConfig:
+    """vLLM's speculative configuration without a draft model.
+
+    Made for n-grams, which need none, and renamed: the scheduler reads nothing but properties that
+    follow from the method's name and the number of drafts.
+    """
+    speculative = SpeculativeConfig(
+        method="ngram",
+        num_speculative_tokens=num_drafts,
+        target_model_config=config.model_config,
+        target_parallel_config=config.parallel_config,
+    )
+    speculative.method = method
+    speculative.parallel_drafting = method == "dflash"
+    return speculative
+
+
 def make_scheduler(settings: dict[str, Any], num_kv_blocks: int) -> Scheduler:
     """vLLM's scheduler; asynchronous stepping is the choice of the class."""
     settings = dict(settings)
     overlapped = bool(settings.pop("async_scheduling", False))
     block = settings["block_size"]
+    drafts, method = (
+        settings.pop("num_speculative_tokens", 0),
+        settings.pop("speculative_method", None),
+    )
     register_once()
     config = vllm_config(settings)
+    if drafts:
+        config.speculative_config = speculative_config(config, method or "eagle3", drafts)
     config.cache_config.num_gpu_blocks = num_kv_blocks
     config.scheduler_config.async_scheduling = overlapped  # the CPU platform forces it off
     spec = FullAttentionSpec(block_size=block, num_kv_heads=1, head_size=1, dtype=torch.float32)
@@ -178,7 +201,8 @@ class SchedulerOnly:
             hash_function = get_hash_fn_by_name("sha256")
             init_none_hash(hash_function)
             self.hasher = get_request_block_hasher(settings["block_size"], hash_function)
-        self.in_flight: deque[tuple[SchedulerOutput, ModelRunnerOutput]] = deque()
+        self.in_flight: deque[SchedulerOutput] = deque()
+        self.reports: KVConnectorOutput | None = None
 
     def add(self, request: Arrival) -> None:
         """A request arrives."""
@@ -196,42 +220,55 @@ class SchedulerOnly:
             )
         )
 
-    def schedule(self) -> tuple[list[tuple[int, int, int]], list[int], list[int], int]:
+    def schedule(
+        self,
+    ) -> tuple[list[tuple[int, int, int]], list[int], list[tuple[int, int]], int]:
         """One schedule() call.
 
         Returns [(request, tokens, tokens computed before)] in the engine's order, who was
-        preempted, who gets a token from this step, and the number of free KV blocks.
+        preempted, who gets a token from this step with how many drafts to verify (a request that
+        starts has padding in their place, of which none is accepted), and the number of free KV
+        blocks.
         """
         out = self.scheduler.schedule()
         before = {new.req_id: new.num_computed_tokens for new in out.scheduled_new_reqs}
         cached = out.scheduled_cached_reqs
         before.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
         ids = list(out.num_scheduled_tokens)
-        emits = [not self.scheduler.requests[i].is_prefill_chunk for i in ids]
-        tokens = [[SAMPLED_TOKEN + int(i)] if e else [] for i, e in zip(ids, emits, strict=True)]
+        emits = [i for i in ids if not self.scheduler.requests[i].is_prefill_chunk]
+        starts = cached.resumed_req_ids | {new.req_id for new in out.scheduled_new_reqs}
+        drafts = out.scheduled_spec_decode_tokens
         inputs = out.scheduled_encoder_inputs
         self.encoded = [
             (int(i), sum(map(self.scheduler.requests[i].get_num_encoder_embeds, inputs[i])))
             for i in ids
             if inputs.get(i)
         ]
-        index = {request: i for i, request in enumerate(ids)}
-        runner_output = ModelRunnerOutput(
-            req_ids=ids, req_id_to_index=index, sampled_token_ids=tokens
-        )
         if ids:
-            self.in_flight.append((out, runner_output))
+            self.in_flight.append(out)
         return (
             [(int(i), out.num_scheduled_tokens[i], before[i]) for i in ids],
             [int(i) for i in out.preempted_req_ids or ()],
-            [int(i) for i, e in zip(ids, emits, strict=True) if e],
+            [(int(i), 0 if i in starts else len(drafts.get(i, ()))) for i in emits],
             self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         )
 
-    def update(self) -> list[int]:
-        """Give the scheduler the output of the oldest busy step in flight; returns who
-        finished."""
-        outputs = self.scheduler.update_from_output(*self.in_flight.popleft())
+    def update(self, tokens: dict[int, int]) -> list[int]:
+        """Give the scheduler the output of the oldest busy step in flight, so many made-up tokens
+        of each request, and the next drafts; returns who finished."""
+        out = self.in_flight.popleft()
+        ids = list(out.num_scheduled_tokens)
+        runner_output = ModelRunnerOutput(
+            req_ids=ids,
+            req_id_to_index={request: i for i, request in enumerate(ids)},
+            sampled_token_ids=[[SAMPLED_TOKEN + int(i)] * tokens.get(int(i), 0) for i in ids],
+            kv_connector_output=self.reports,
+        )
+        self.reports = None
+        outputs = self.scheduler.update_from_output(out, runner_output)
+        if self.scheduler.num_spec_tokens and not isinstance(self.scheduler, AsyncScheduler):
+            new = [[0] * self.scheduler.num_spec_tokens for _ in ids]
+            self.scheduler.update_draft_token_ids(DraftTokenIds(ids, new))
         return [
             int(item.request_id)
             for of_client in outputs.values()

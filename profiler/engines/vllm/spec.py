@@ -9,7 +9,6 @@ from typing import Any
 
 from profiler.engines.base import EngineSpec
 from profiler.errors import KnobError, MissingExtraError
-from profiler.knobs import KNOBS
 from profiler.model_spec import read_model_spec
 
 _OWN_ARGUMENTS = ("skip_tokenizer_init", "scheduler_cls", "enable_log_requests")
@@ -37,10 +36,11 @@ def check_spec(spec: EngineSpec) -> None:
     if is_folder(spec.model):
         read_model_spec(Path(spec.model).expanduser())
     spec.config.check()
+    given = spec.config.arguments()
     for name in spec.engine_args:
         if name in _OWN_ARGUMENTS:
             raise KnobError(f"engine argument {name} is set by Stallfree itself; leave it out")
-        if name in KNOBS and getattr(spec.config, name) is not None:
+        if name in given:
             raise KnobError(
                 f"{name} is given as a setting and as an engine argument; keep the setting only"
             )
@@ -61,7 +61,7 @@ def engine_arguments(spec: EngineSpec) -> dict[str, Any]:
         "load_format": spec.load_format,
         "dtype": spec.dtype,
         **spec.engine_args,
-        **spec.config.settings(),
+        **spec.config.arguments(),
     }
 
 

@@ -15,7 +15,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata,
 )
 from vllm.v1.core.sched.output import SchedulerOutput
-from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
+from vllm.v1.outputs import KVConnectorOutput
 from vllm.v1.request import RequestStatus
 
 from profiler.engines.vllm.scheduler_only import VERSION, SchedulerOnly
@@ -23,7 +23,7 @@ from profiler.engines.vllm.scheduler_only import VERSION, SchedulerOnly
 __all__ = ["VERSION", "NoTransport", "TransferSchedulerOnly", "make_transfer_scheduler"]
 
 
-class NoTransport(KVConnectorBase_V1):
+class NoTransport(KVConnectorBase_V1):  # type: ignore[misc]
     """The scheduler's side of a connector; nothing is ever moved."""
 
     started: list[tuple[int, list[int]]]
@@ -62,7 +62,7 @@ class NoTransport(KVConnectorBase_V1):
         return KVConnectorMetadata()
 
     def request_finished(self, request: Any, block_ids: list[int]) -> Any:
-        """A request with a hand-off holds its blocks until they have been sent, unless it failed."""
+        """A request with a hand-off holds its blocks until they are sent, unless it failed."""
         complete = request.status == RequestStatus.FINISHED_LENGTH_CAPPED
         holds = complete and request.kv_transfer_params["do_remote_decode"]
         if holds:
@@ -96,8 +96,8 @@ class TransferSchedulerOnly(SchedulerOnly):
     ) -> None:
         transfer = KVTransferConfig(
             kv_connector=NoTransport.__name__,
-            kv_role=role,  # type: ignore[arg-type]
-            kv_load_failure_policy=policy,  # type: ignore[arg-type]
+            kv_role=role,
+            kv_load_failure_policy=policy,
             kv_connector_module_path=__name__,
         )
         super().__init__({**settings, "kv_transfer_config": transfer}, num_kv_blocks)
@@ -105,7 +105,6 @@ class TransferSchedulerOnly(SchedulerOnly):
         self.connector.started, self.connector.held = [], []
         self.failing: set[int] = set()
         self.loaded: dict[int, list[int]] = {}
-        self.reports: KVConnectorOutput | None = None
 
     def expect(self, number: int, move: Move) -> None:
         """What moves for the request that has just been added."""
@@ -122,7 +121,8 @@ class TransferSchedulerOnly(SchedulerOnly):
 
     def take_held(self) -> list[int]:
         """Requests that finished in the last update and hold their blocks."""
-        held, self.connector.held = self.connector.held, []
+        held: list[int] = self.connector.held
+        self.connector.held = []
         return held
 
     def report(self, received: list[int], sent: list[int]) -> None:
@@ -130,21 +130,15 @@ class TransferSchedulerOnly(SchedulerOnly):
         any order may come."""
         failed = [b for r in received if r in self.failing for b in self.loaded[r]]
         self.reports = KVConnectorOutput(
-            finished_recving=[f"{r:07d}" for r in received],  # type: ignore[arg-type]
-            finished_sending=[f"{r:07d}" for r in sent],  # type: ignore[arg-type]
+            finished_recving=[f"{r:07d}" for r in received],
+            finished_sending=[f"{r:07d}" for r in sent],
             invalid_block_ids=set(failed),
         )
 
-    def update(self) -> list[int]:
-        """As there, with the reports."""
-        self.in_flight[0][1].kv_connector_output, self.reports = self.reports, None
-        return super().update()
-
     def report_idle(self) -> list[int]:
         """An update without a step, for reports only; returns who failed."""
-        nothing = ModelRunnerOutput(req_ids=[], req_id_to_index={}, sampled_token_ids=[])
-        self.in_flight.append((SchedulerOutput.make_empty(), nothing))
-        return self.update()
+        self.in_flight.append(SchedulerOutput.make_empty())
+        return self.update({})
 
     def holding(self) -> list[int]:
         """Waiting requests that hold KV, in the order of their queue."""

@@ -158,9 +158,15 @@ def test_resolved_settings_fall_back_as_the_engine_does() -> None:
         scheduler_config=scheduler,
         cache_config=cache,
         model_config=SimpleNamespace(max_model_len=4096),
+        speculative_config=None,
     )
     settings = resolved_settings(config)
-    assert set(settings) == set(KNOBS) and None not in settings.values()
+    assert set(settings) == set(KNOBS)
+    assert [name for name, value in settings.items() if value is None] == ["speculative_method"]
+    assert settings["num_speculative_tokens"] == 0
+    config.speculative_config = SimpleNamespace(method="mtp", num_speculative_tokens=2)
+    settings = resolved_settings(config)
+    assert (settings["speculative_method"], settings["num_speculative_tokens"]) == ("mtp", 2)
     assert settings["max_num_scheduled_tokens"] == 2048
     assert settings["max_num_active_seqs"] == 64
     assert settings["scheduling_policy"] == "fcfs"

@@ -238,6 +238,17 @@ def test_map_of_priority_class_and_prefix(read: Read) -> None:
     assert trace.prefix_offsets.tolist() == [0, 2, 3]
 
 
+def test_map_of_acceptance(read: Read) -> None:
+    mapping = ColumnMap.parse("arrival=t,prompt=i,output=o,unit=s,acceptance=a")
+    trace = read("t,i,o,a\n1.0,10,2,0.25\n0.0,20,3,0.75\n", mapping=mapping).trace
+    assert trace.acceptance_rate is not None
+    assert trace.acceptance_rate.tolist() == [0.75, 0.25]
+    assert trace.slice(1.0, 2.0).acceptance_rate.tolist() == [0.25]  # type: ignore[union-attr]
+    assert trace.cap(5, 1).acceptance_rate is trace.acceptance_rate
+    with pytest.raises(TraceError, match="must be from 0 to 1; request 1 has 2"):
+        read("t,i,o,a\n0.0,10,2,0.25\n1.0,20,3,2.5\n", mapping=mapping)
+
+
 @pytest.mark.parametrize(
     "header",
     [

@@ -30,6 +30,7 @@ def random_trace(seed: int, num: int | None = None) -> Trace:
         prefix_hashes=rng.integers(-(2**63), 2**63 - 1, sizes.sum()),
         prefix_offsets=np.concatenate(([0], np.cumsum(sizes))),
         prefix_block_tokens=512,
+        acceptance_rate=rng.random(num),
         source="random",
     )
 
@@ -48,6 +49,8 @@ def test_parquet_round_trip_keeps_every_field(tmp_path: Path, seed: int) -> None
     assert (again.source, again.class_names) == (trace.source, trace.class_names)
     assert again.prefix_hashes is not None and trace.prefix_hashes is not None
     assert again.prefix_hashes.tolist() == trace.prefix_hashes.tolist()
+    assert again.acceptance_rate is not None and trace.acceptance_rate is not None
+    assert again.acceptance_rate.tolist() == trace.acceptance_rate.tolist()
     assert [p.name for p in tmp_path.iterdir()] == ["t.parquet"]
 
 

@@ -146,6 +146,20 @@ def test_simulate_without_a_study(stallfree, tmp_path: Path) -> None:
     assert 0 < found["ttft_p50_s"] < 1
 
 
+@pytest.mark.parametrize("given", ["0.7", "0.1,0.2,0.3,0.4"])
+def test_simulate_draft_tokens(stallfree, tmp_path: Path, given: str) -> None:
+    rows = "\n".join(f"{t / 4},{500},{20}" for t in range(40))
+    (tmp_path / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}\n")
+    words = ["simulate", "--trace", tmp_path / "t.csv", "--latency-model", "example-8b", "--json"]
+    plain = json.loads(stallfree(*words)[1])
+    code, out, err = stallfree(*words, "--set", "num_speculative_tokens=3", "--acceptance", given)
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["steps"] < plain["steps"]
+    assert 0.3 < found["accepted_share"] < 0.9
+    assert "drafts" not in plain
+
+
 def test_export_writes_where_told(stallfree, in_study_folder: Path, tmp_path: Path) -> None:
     code, out, _ = stallfree("export", in_study_folder, "--target", "vllm", "-o", tmp_path / "b")
     assert code == 0
@@ -189,6 +203,11 @@ WRONG = [
     (["simulate"], "give a study, or both --trace and --latency-model"),
     (["simulate", "small.yaml", "--trace", "x"], "go without a study"),
     (["simulate", "small.yaml", "--set", "max_num_seqs"], "--set needs NAME=VALUE"),
+    (["simulate", "small.yaml", "--acceptance", "high"], "--acceptance needs a rate such as 0.7"),
+    (
+        ["simulate", "small.yaml", "--set", "num_speculative_tokens=2"],
+        "needs to know how many drafts are accepted",
+    ),
     (["simulate", "small.yaml", "--set", "max_num_sequ=1"], "did you mean max_num_seqs?"),
     (
         ["simulate", "small.yaml", "--set", "max_num_batched_tokens=64"],

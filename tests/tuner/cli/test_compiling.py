@@ -11,18 +11,18 @@ import pytest
 from profiler.compiled import cache_folder
 from tuner import simulator
 from tuner.cli.app import main
-from tuner.simulator import run as boundary
+from tuner.simulator import compilation
 
 LINE = "compiling the simulator, once, about 25 s"
 
 
 def simulate_small(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *more: str
 ) -> tuple[str, str]:
     """(stdout, stderr) of `stallfree simulate --json` on a trace of one request."""
     trace = folder / "t.csv"
     trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,50,3\n")
-    words = ["simulate", "--trace", str(trace), "--latency-model", "example-8b", "--json"]
+    words = ["simulate", "--trace", str(trace), "--latency-model", "example-8b", "--json", *more]
     monkeypatch.setattr(sys, "argv", ["stallfree", *words])
     capsys.readouterr()
     with pytest.raises(SystemExit) as stop:
@@ -36,11 +36,24 @@ def test_the_first_compile_is_one_line_on_stderr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[bool] = []
-    monkeypatch.setattr(simulator, "is_compiled", lambda: False)
-    monkeypatch.setattr(simulator, "prepare", lambda: calls.append(True))
+    monkeypatch.setattr(simulator, "is_compiled", lambda speculative: False)
+    monkeypatch.setattr(simulator, "prepare", lambda speculative: calls.append(speculative))
     out, err = simulate_small(tmp_path, monkeypatch, capsys)
-    assert calls == [True]
+    assert calls == [False]
     assert err.strip() == LINE
+    assert json.loads(out)["num_finished"] == 1
+
+
+def test_a_configuration_with_drafts_compiles_its_own_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[bool] = []
+    monkeypatch.setattr(simulator, "is_compiled", lambda speculative: False)
+    monkeypatch.setattr(simulator, "prepare", lambda speculative: calls.append(speculative))
+    drafts = ("--set", "num_speculative_tokens=2", "--acceptance", "0.5")
+    out, err = simulate_small(tmp_path, monkeypatch, capsys, *drafts)
+    assert calls == [True]
+    assert err.strip() == "compiling the simulator for draft tokens, once, about 15 s"
     assert json.loads(out)["num_finished"] == 1
 
 
@@ -48,7 +61,7 @@ def test_nothing_is_said_when_the_kernels_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     simulator.prepare()
-    monkeypatch.setattr(boundary, "_PREPARED", [])  # the files alone must tell
+    monkeypatch.setattr(compilation, "_PREPARED", set())  # the files alone must tell
     out, err = simulate_small(tmp_path, monkeypatch, capsys)
     assert err == ""
     assert json.loads(out)["num_finished"] == 1
@@ -59,7 +72,7 @@ def test_compiled_means_that_every_entry_is_on_disk(
 ) -> None:
     monkeypatch.setenv("STALLFREE_CACHE", str(tmp_path))
     monkeypatch.setattr("numba.core.config.DISABLE_JIT", 0)
-    monkeypatch.setattr(boundary, "_PREPARED", [])
+    monkeypatch.setattr(compilation, "_PREPARED", set())
     folder = cache_folder() / "simulator_0"
     folder.mkdir(parents=True)
     assert not simulator.is_compiled()
@@ -67,6 +80,9 @@ def test_compiled_means_that_every_entry_is_on_disk(
     assert not simulator.is_compiled()
     (folder / "gaps.add_to_bins-1.py311.1.nbc").touch()
     assert simulator.is_compiled()
-    monkeypatch.setattr(boundary, "_PREPARED", [True])
+    assert not simulator.is_compiled(speculative=True)
+    (folder / "speculative_kernel.run_speculative-1.py311.1.nbc").touch()
+    assert simulator.is_compiled(speculative=True)
+    monkeypatch.setattr(compilation, "_PREPARED", {False})
     monkeypatch.setenv("STALLFREE_CACHE", str(tmp_path / "elsewhere"))
     assert simulator.is_compiled()

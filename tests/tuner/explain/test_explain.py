@@ -15,6 +15,7 @@ from profiler.errors import InputError
 from profiler.latency.base import load_latency_model
 from profiler.latency.step_time import BatchShape, step_interval
 from profiler.steps import AFTER_CHUNKS
+from profiler.traffic.images import Images
 from profiler.traffic.readers import read_trace
 from profiler.traffic.trace import Trace
 from tuner.explain import GapStory, Scene, TtftStory, explain
@@ -147,11 +148,31 @@ def test_a_lone_request_has_no_queue() -> None:
     assert "decode" not in " ".join(p.what for p in story.parts)
 
 
+def test_images_are_part_of_their_chunk() -> None:
+    """Request 1 decodes while the encoder computes 150 image tokens for the prompt of request 2."""
+    images = Images.of_rows([[], [(10, 150, 7)]])
+    trace = Trace.build([0.0, 0.1], [10, 200], [60, 2], images=images)
+    model = dataclasses.replace(MODEL, params=MODEL.params._replace(encoder_token_s=1e-3))
+    story = gap_story(scene_of(trace, CONFIG, 200, model))
+    (chunk,) = story.steps[0].chunks
+    assert (chunk.request, chunk.tokens, chunk.encoded) == (2, 200, 150)
+    assert chunk.seconds > 0.15
+    assert abs(story.steps[0].jitter_s) < 1e-9
+    assert "of request 2 with 150 image tokens encoded took" in story.sentence
+
+
+def test_drafts_are_refused_in_one_line() -> None:
+    trace = Trace.build([0.0], [10], [60], acceptance_rate=[0.5])
+    config = dataclasses.replace(CONFIG, num_speculative_tokens=2)
+    with pytest.raises(InputError, match="got num_speculative_tokens=2; set it to 0"):
+        explain(scene_of(trace, config, 200), "worst-itl")
+
+
 @pytest.mark.parametrize("seed", range(80))
 def test_every_explanation_adds_up(seed: int) -> None:
     """The worst gap is the largest of the outcomes; parts sum to what they explain; without jitter
     the latency model predicts every step from its chunks and decodes."""
-    case = random_case(seed)
+    case = random_case(seed, speculative=False)
     scene = scene_of(case.trace, case.config, case.num_kv_blocks)
     outcomes = scene.done.outcomes
     gaps = outcomes.gap_s[outcomes.gap_weight[:, 0] > 0]
@@ -178,7 +199,7 @@ def test_every_explanation_adds_up(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(0, 60, 3))
 def test_the_worst_request_has_the_worst_gap(seed: int) -> None:
     """Asking for the request gives what asking for the worst gap gave."""
-    case = random_case(seed)
+    case = random_case(seed, speculative=False)
     scene = scene_of(case.trace, case.config, case.num_kv_blocks)
     if scene.done.endless or not scene.done.outcomes.gap_weight.sum():
         return

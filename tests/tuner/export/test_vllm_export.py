@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from profiler.engine_config import EngineConfig
 from profiler.errors import StudyError
 from tuner.export.emit import emit
 from tuner.export.targets import render
@@ -34,6 +35,8 @@ ALL_SETTINGS: dict[str, Any] = {
     "block_size": 32,
     "num_gpu_blocks_override": 1000,
     "disable_chunked_mm_input": True,
+    "num_speculative_tokens": 3,
+    "speculative_method": "ngram",
 }
 """every knob, each boolean once as it is not by default where that can be told"""
 
@@ -126,8 +129,9 @@ def test_vllm_reads_both_forms_back(results: Results, tmp_path: Path, negated: b
     from_file = parser.parse_args(["serve", "--config", str(folder / "vllm.yaml")])
     from_command = parser.parse_args(command_of((folder / "command.sh").read_text())[1:])
     for parsed in (from_file, from_command):
-        for name, value in settings.items():
+        for name, value in EngineConfig.from_settings(settings).arguments().items():
             assert getattr(parsed, name) == value, name
+        assert parsed.spec_tokens == 3
         assert parsed.enforce_eager is not negated
         assert parsed.hf_overrides == {"rope_theta": 2.0, "x": False}
         assert (parsed.load_format, parsed.dtype) == ("dummy", "float32")

@@ -24,6 +24,7 @@ def digest(count: int) -> str:
                 model,
                 num_kv_blocks=case.num_kv_blocks,
                 itl_limit_s=np.array([0.02]),
+                acceptance=case.acceptance,
                 record=record,
             )
             out = result.outcomes

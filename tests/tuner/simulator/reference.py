@@ -1,5 +1,5 @@
 """The slow, obvious twin of the simulator: one Python object per request, each looked at in
-every step, as vLLM 0.32 words it (no speculation).
+every step, as vLLM 0.32 words it, speculative decoding included.
 
 The compiled kernel is compared with it on random small traces: same tokens for the same requests
 in the same order, same preemptions, free blocks, queues and times.
@@ -10,45 +10,19 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Any
 
 from block_pool import Block, BlockPool
+from block_tables import CHUNK, Seq, Tables
 from encoder_cache import EncoderCache, Picture
 
 from profiler.engine_config import EngineConfig
 from tuner.simulator.build import build_limits
-from tuner.simulator.difftest.loop import Job, Order
+from tuner.simulator.difftest.loop import Job
 from tuner.simulator.image_build import EncoderSize
 
 
-@dataclass(eq=False)
-class Seq:
-    """A request as the scheduler sees it."""
-
-    number: int
-    prompt: list[int]
-    max_output: int
-    order: Order
-    tokens: list[int]
-    computed: int = 0
-    in_flight: int = 0  # output tokens being computed, not seen by the scheduler
-    blocks: list[Block] = field(default_factory=list)
-    num_hashed: int = 0
-    emitting: bool = False
-    pictures: list[Picture] = field(default_factory=list)
-    encoding: int = 0  # image tokens encoded for it in this step
-
-    def __lt__(self, other: Seq) -> bool:
-        return (*self.order, self.number) < (*other.order, other.number)
-
-    @property
-    def ending(self) -> bool:
-        """Its last token is being computed."""
-        return len(self.tokens) + self.in_flight >= len(self.prompt) + self.max_output
-
-
-class Reference:
+class Reference(Tables):
     """Implements `difftest.loop.Scheduler`."""
 
     def __init__(
@@ -61,7 +35,8 @@ class Reference:
         self.pool = BlockPool(num_kv_blocks - 1)
         self.running: list[Seq] = []
         self.waiting: deque[Seq] | list[Seq] = [] if self.limits.priority else deque()
-        self.steps: deque[list[Seq]] = deque()
+        self.steps: deque[list[tuple[Seq, int, bool]]] = deque()  # drafts or CHUNK, preempted
+        self.fresh: list[Seq] = []  # admitted in the step being built
 
     def add(self, job: Job) -> None:
         order = (job.priority, job.arrival_s)
@@ -79,36 +54,6 @@ class Reference:
     def queues(self) -> tuple[list[int], list[int]]:
         return [s.number for s in self.running], [s.number for s in self.waiting]
 
-    def _keys(self, seq: Seq, tokens: int) -> list[tuple[int, ...]]:
-        """Content of each full block among the first `tokens` tokens, with all before it."""
-        size = self.limits.block_size
-        keys = []
-        for end in range(size, tokens + 1, size):
-            seen = [(p.start, p.identity) for p in seq.pictures if p.start < end]
-            keys.append((*seq.tokens[:end], *(number for pair in seen for number in pair)))
-        return keys
-
-    def _hash_blocks(self, seq: Seq, tokens: int) -> None:
-        if not self.limits.caching:
-            return
-        keys = self._keys(seq, min(tokens, len(seq.tokens)))
-        for i in range(seq.num_hashed, len(keys)):
-            self.pool.put(keys[i], seq.blocks[i])
-        seq.num_hashed = max(seq.num_hashed, len(keys))
-
-    def _grow(self, seq: Seq, tokens: int) -> bool:
-        wanted = math.ceil((seq.computed + tokens) / self.limits.block_size)
-        missing = max(0, wanted - len(seq.blocks))
-        if missing > len(self.pool.free):
-            return False
-        seq.blocks += [self.pool.take() for _ in range(missing)]
-        self._hash_blocks(seq, seq.computed + tokens)
-        return True
-
-    def _release(self, seq: Seq) -> None:
-        self.pool.release(seq.blocks[::-1])
-        seq.blocks, seq.num_hashed = [], 0
-
     def _threshold(self) -> int:
         present = len(self.running) + len(self.waiting)
         if present <= 1 or not self.limits.threshold:
@@ -125,43 +70,51 @@ class Reference:
         self.running.remove(victim)
         self._release(victim)
         self.encoder_cache.leave(victim.number, victim.pictures)
-        victim.computed = 0
+        for step in self.steps:  # its outputs in flight are kept, but not what it has computed
+            step[:] = [(s, drafts, gone or s is victim) for s, drafts, gone in step]
+        victim.computed = victim.in_flight = victim.drafts = 0
+        victim.in_prompt = True
         if isinstance(self.waiting, deque):
             self.waiting.appendleft(victim)
         else:
             heapq.heappush(self.waiting, victim)
         return victim
 
-    def schedule(self) -> tuple[list[tuple[int, int, int]], list[int], list[int], int]:
-        threshold, left = self._threshold(), self.limits.token_budget
+    def schedule(
+        self,
+    ) -> tuple[list[tuple[int, int, int]], list[int], list[tuple[int, int]], int]:
+        self.left, self.inputs = self.limits.token_budget, self.limits.adaptive_budget
         self.encoder_left = self.encoder.budget_tokens
         for seq in self.running:
             seq.encoding = 0
+        self.fresh = []
+        threshold = self._threshold()
         out: dict[Seq, int] = {}
-        left, preempted = self._continue(out, threshold, left)
+        preempted = self._continue(out, threshold)
         if not preempted:
-            self._admit(out, threshold, left)
+            self._admit(out, threshold)
         scheduled = [(seq.number, n, seq.computed) for seq, n in out.items()]
         self.encoded = [(seq.number, seq.encoding) for seq in out if seq.encoding]
-        for seq, n in out.items():
-            seq.computed += n
-            seq.emitting = seq.computed == len(seq.tokens) + seq.in_flight
-            seq.in_flight += seq.emitting
-        if out:
-            self.steps.append([(seq, seq.emitting) for seq in out])
-        emitting = [s.number for s in out if s.emitting]
+        emitting = self._launch(out)
         return scheduled, preempted, emitting, len(self.pool.free)
 
-    def _continue(self, out: dict[Seq, int], threshold: int, left: int) -> tuple[int, list[int]]:
+    def _room(self) -> int:
+        """Tokens that the next request may get."""
+        return max(0, min(self.left, self.inputs - self.limits.draft_slots))
+
+    def _charge(self, tokens: int, requests: int) -> None:
+        self.left -= tokens
+        self.inputs -= tokens + requests * self.limits.draft_slots
+
+    def _continue(self, out: dict[Seq, int], threshold: int) -> list[int]:
         preempted: list[int] = []
         for seq in list(self.running):
-            if left == 0:
+            room = self._room()
+            if room == 0:
                 break
-            if seq not in self.running or seq.ending:
+            if seq not in self.running:
                 continue
-            n = len(seq.tokens) + seq.in_flight - seq.computed
-            n = min(n, threshold or n, left)
-            n, wanted = self._encode(seq, seq.computed, n)
+            n, wanted = self._encode(seq, seq.computed, min(self._wanted(seq, threshold), room))
             encoder_left = self.encoder_left
             if n == 0:
                 continue
@@ -169,7 +122,7 @@ class Reference:
                 victim = self._preempt()
                 preempted.append(victim.number)
                 if victim in out:
-                    left += out.pop(victim)
+                    self._charge(-out.pop(victim), -1)
                     self.encoder_left += victim.encoding
                 if victim is seq:
                     break
@@ -179,29 +132,68 @@ class Reference:
                 self.encoder_left = encoder_left
             self._put(seq, wanted)
             out[seq] = n
-            left -= n
-        return left, preempted
+            self._charge(n, 1)
+        return preempted
 
-    def _admit(self, out: dict[Seq, int], threshold: int, left: int) -> None:
+    def _wanted(self, seq: Seq, threshold: int) -> int:
+        """Tokens a running request would get if it were alone in the step."""
+        if seq.ending:
+            return 0
+        n = len(seq.tokens) + seq.in_flight + seq.drafts - seq.computed
+        if self.limits.num_drafts:
+            n = min(n, self.limits.max_model_len - seq.computed - 1)
+        return min(n, threshold or n)
+
+    def _launch(self, out: dict[Seq, int]) -> list[tuple[int, int]]:
+        """Count as computed what has been scheduled. Returns who emits, and its real drafts."""
+        step = []
+        for seq, n in out.items():
+            seq.computed += n
+            drafts = seq.computed - len(seq.tokens) - seq.in_flight
+            seq.in_prompt, seq.drafts = drafts < 0, 0
+            step.append((seq, CHUNK if seq.in_prompt else drafts, False))
+            if not seq.in_prompt:
+                seq.in_flight += 1 + drafts
+                seq.drafts = self.limits.num_drafts
+        if out:
+            self.steps.append(step)
+        emitting = [(seq, drafts) for seq, drafts, _ in step if drafts != CHUNK]
+        return [(seq.number, 0 if seq in self.fresh else drafts) for seq, drafts in emitting]
+
+    def _hits(self, seq: Seq) -> list[Block]:
+        if not self.limits.caching:
+            return []
+        hits = self.pool.find(self._keys(seq, len(seq.tokens) - 1))
+        return hits[:-1] if self.limits.drops_hit else hits
+
+    def _padded(self, seq: Seq, hit: int, out: dict[Seq, int]) -> int:
+        """Tokens wanted by a request that starts: a single one is padded like a decode in a step
+        of decodes."""
+        n, padded = len(seq.tokens) - hit, 1 + self.limits.num_drafts
+        ran = [s for s in out if s not in self.fresh]
+        decodes_only = not any(s.in_prompt for s in ran) and (ran or hit > 0)
+        room = hit + padded + 1 <= self.limits.max_model_len
+        return padded if n == 1 and self.limits.num_drafts and decodes_only and room else n
+
+    def _admit(self, out: dict[Seq, int], threshold: int) -> None:
         size = self.limits.block_size
-        while self.waiting and left > 0 and len(self.running) < self.limits.max_active:
-            seq = self.waiting[0]
-            hits: list[Block] = []
-            if self.limits.caching:
-                hits = self.pool.find(self._keys(seq, len(seq.tokens) - 1))
-            n = len(seq.tokens) - len(hits) * size
-            n = min(n, threshold or n)
-            if not self.limits.chunked and n > left:
+        while self.waiting and len(self.running) < self.limits.max_active:
+            room = self._room()
+            if room == 0:
                 break
-            n, pictures = self._encode(seq, len(hits) * size, min(n, left))
+            seq = self.waiting[0]
+            hits = self._hits(seq)
+            hit = len(hits) * size
+            n = self._padded(seq, hit, out)
+            if n > max(room, len(seq.tokens) - hit):
+                break
+            n = min(n, threshold or n)
+            if not self.limits.chunked and n > room:
+                break
+            n, pictures = self._encode(seq, hit, min(n, room))
             if n == 0:
                 break
-            wanted = len(hits) * size + n
-            if self.limits.reserve_full:
-                wanted = len(seq.tokens)
-            spare = self.limits.watermark_blocks if self.running else 0
-            idle = sum(block.uses == 0 for block in hits)
-            if math.ceil(wanted / size) - len(hits) + idle + spare > len(self.pool.free):
+            if not self._fits(seq, hits, n):
                 self.encoder_cache.leave(seq.number, seq.pictures)
                 break
             if isinstance(self.waiting, deque):
@@ -209,28 +201,43 @@ class Reference:
             else:
                 heapq.heappop(self.waiting)
             self.pool.touch(hits)
-            seq.blocks, seq.num_hashed, seq.computed = list(hits), len(hits), len(hits) * size
+            seq.blocks, seq.num_hashed, seq.computed = list(hits), len(hits), hit
             assert self._grow(seq, n)
             self._put(seq, pictures)
             self.running.append(seq)
+            self.fresh.append(seq)
             out[seq] = n
-            left -= n
+            self._charge(n, 1)
+
+    def _fits(self, seq: Seq, hits: list[Block], n: int) -> bool:
+        """Whether there are blocks to start the request with `n` tokens after its hits."""
+        size = self.limits.block_size
+        wanted = self._slots(len(hits) * size + n)
+        if self.limits.reserve_full:
+            wanted = max(wanted, len(seq.tokens))
+        spare = self.limits.watermark_blocks if self.running else 0
+        idle = sum(block.uses == 0 for block in hits)
+        missing = max(0, math.ceil(wanted / size) - len(hits))
+        return missing + idle + spare <= len(self.pool.free)
 
     def _encode(self, seq: Seq, computed: int, n: int) -> tuple[int, list[Picture]]:
-        """Tokens up to the first image that cannot be encoded, and the images to encode."""
+        """Tokens up to the first image that cannot be encoded, and the images to encode: those that
+        the tokens reach, and those that the drafter reads with them."""
         budget, tokens, wanted = self.encoder_left, 0, list[Picture]()
+        ahead = self.limits.reads_ahead
+        end = computed + n + ahead
         for p in seq.pictures:
-            if p.end <= computed or p.start >= computed + n:
+            if n == 0 or p.end <= computed or p.start >= end:
                 continue
             if self.limits.whole_images and computed < p.start and computed + n < p.end:
-                return p.start - computed, wanted
+                return max(0, p.start - computed - ahead), wanted
             if p.identity in [w.identity for w in wanted]:
                 wanted.append(p)
                 continue
             if self.encoder_cache.need(seq.number, p):
                 continue
             if p.tokens > budget - tokens or not self.encoder_cache.room(tokens + p.tokens):
-                return max(0, p.start - computed), wanted
+                return max(0, p.start - computed - ahead), wanted
             wanted.append(p)
             tokens += p.tokens
         return n, wanted
@@ -242,19 +249,25 @@ class Reference:
         for p in wanted:
             self.encoder_cache.put(seq.number, p)
 
-    def update(self) -> list[int]:
+    def update(self, tokens: dict[int, int]) -> list[int]:
         finished = []
-        for seq, emitting in self.steps.popleft():
-            if seq in self.running:
-                seen = seq.computed - (seq.in_flight if self.limits.overlapped else 0)
-                self.encoder_cache.leave(seq.number, [p for p in seq.pictures if p.end <= seen])
-            if not emitting:
+        for seq, drafts, preempted in self.steps.popleft():
+            last = len(seq.prompt) + seq.max_output
+            if len(seq.tokens) == last:
+                continue  # ended by the step before; this one was for nothing
+            count = 0 if drafts == CHUNK else tokens[seq.number]
+            if drafts != CHUNK and not preempted:
+                seq.computed -= drafts - (count - 1)
+                seq.in_flight -= drafts - (count - 1)
+            self._forget_pictures(seq)
+            if drafts == CHUNK:
                 continue
-            seq.in_flight -= 1
-            seq.tokens.append(-1 - seq.number)  # a token of its own
-            if seq in self.running:
-                self._hash_blocks(seq, seq.computed - seq.in_flight)
-            if len(seq.tokens) == len(seq.prompt) + seq.max_output:
+            if not preempted:
+                seq.in_flight -= count
+            seq.tokens += [-1 - seq.number] * min(count, last - len(seq.tokens))  # of its own
+            if self.limits.overlapped and not preempted:
+                self._hash_blocks(seq, len(seq.tokens) - 1)
+            if len(seq.tokens) == last:
                 finished.append(seq.number)
                 (self.running if seq in self.running else self.waiting).remove(seq)
                 self.encoder_cache.leave(seq.number, seq.pictures)
@@ -262,3 +275,10 @@ class Reference:
         if self.limits.priority and finished:
             heapq.heapify(self.waiting)  # type: ignore[arg-type]
         return finished
+
+    def _forget_pictures(self, seq: Seq) -> None:
+        """A step of the request has run: images that it and the drafter are past are let go."""
+        if seq in self.running:
+            seen = seq.computed - (seq.in_flight if self.limits.overlapped else 0)
+            past = [p for p in seq.pictures if p.end + self.limits.reads_ahead <= seen]
+            self.encoder_cache.leave(seq.number, past)

@@ -46,9 +46,9 @@ class LastVictimOfEquals(Reference):
 
 
 class NewestImageEvicted(Reference):
-    def _admit(self, out: dict[Seq, int], threshold: int, left: int) -> None:
+    def _admit(self, out: dict[Seq, int], threshold: int) -> None:
         self.encoder_cache.idle.reverse()
-        super()._admit(out, threshold, left)
+        super()._admit(out, threshold)
 
 
 class ImagesNotInBlockKeys(Reference):
@@ -63,7 +63,15 @@ class CutsInsideImages(Reference):
         return min(n, got + 1), wanted
 
 
-@pytest.mark.parametrize("wrong", [NewestImageEvicted, ImagesNotInBlockKeys, CutsInsideImages])
+class DrafterReadsNoImages(Reference):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.limits = self.limits._replace(reads_ahead=0)
+
+
+@pytest.mark.parametrize(
+    "wrong", [NewestImageEvicted, ImagesNotInBlockKeys, CutsInsideImages, DrafterReadsNoImages]
+)
 def test_a_wrong_rule_for_images_is_found(wrong: type[Reference]) -> None:
     found = search_differences(wrong, range(60), random_image_case)
     assert found.differs
@@ -76,9 +84,41 @@ def test_the_right_rules_for_images_have_no_difference() -> None:
     assert "chunks cut at an image" in found.text
 
 
+class NoLookahead(Reference):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.limits = self.limits._replace(lookahead=0)
+
+
+class FreeDraftSlots(Reference):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.limits = self.limits._replace(draft_slots=0)
+
+
+class KeepsTheLastHit(Reference):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.limits = self.limits._replace(drops_hit=False)
+
+
+class NeverPads(Reference):
+    def _padded(self, seq: Seq, hit: int, out: dict[Seq, int]) -> int:
+        return len(seq.tokens) - hit
+
+
+class KnowsTheOutputInFlight(Reference):
+    def _wanted(self, seq: Seq, threshold: int) -> int:
+        known = len(seq.tokens) + seq.in_flight
+        return 0 if known >= len(seq.prompt) + seq.max_output else super()._wanted(seq, threshold)
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [NoWatermark, NoLoneException, HeadsFreedFirst, HitsTheWholePrompt, LastVictimOfEquals],
+    [
+        *(NoWatermark, NoLoneException, HeadsFreedFirst, HitsTheWholePrompt, LastVictimOfEquals),
+        *(NoLookahead, FreeDraftSlots, KeepsTheLastHit, NeverPads, KnowsTheOutputInFlight),
+    ],
 )
 def test_a_wrong_rule_is_found_and_shrunk(wrong: type[Reference]) -> None:
     found = search_differences(wrong, range(400))

@@ -46,7 +46,11 @@ def test_kernel_does_what_the_reference_does(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_quiet_steps_change_nothing(seed: int) -> None:
     case = random_image_case(seed)
-    options: dict[str, Any] = {"num_kv_blocks": case.num_kv_blocks, "encoder": case.encoder}
+    options: dict[str, Any] = {
+        "num_kv_blocks": case.num_kv_blocks,
+        "encoder": case.encoder,
+        "acceptance": case.acceptance,
+    }
     slow = simulate(case.trace, case.config, MODEL, record=True, **options)
     fast = simulate(case.trace, case.config, MODEL, record=False, **options)
     assert fast.num_steps == slow.num_steps
@@ -54,6 +58,27 @@ def test_quiet_steps_change_nothing(seed: int) -> None:
     for field in dataclasses.fields(slow.outcomes):
         a, b = getattr(slow.outcomes, field.name), getattr(fast.outcomes, field.name)
         np.testing.assert_array_equal(a, b, err_msg=field.name)
+
+
+@pytest.mark.parametrize(
+    ("method", "cache_tokens", "hangs"),
+    [("eagle3", 30, True), ("eagle3", 40, False), ("ngram", 30, False)],
+)
+def test_a_drafter_that_reads_ahead_needs_room_for_both_images(
+    method: str, cache_tokens: int, hangs: bool
+) -> None:
+    """The chunk ends one token before the second image, so the first is needed still; in vLLM too
+    (the comparisons here include such cases)."""
+    images = Images.of_rows([[(2, 20, 1), (22, 20, 2)]])
+    trace = Trace.build([0.0], [50], [5], images=images)
+    config = replace(CONFIG, num_speculative_tokens=2, speculative_method=method)
+    encoder = EncoderSize(30, cache_tokens)
+    result = simulate(
+        trace, config, MODEL, num_kv_blocks=100, encoder=encoder, acceptance=0.5, record=True
+    )
+    assert result.endless == hangs
+    assert np.isnan(result.outcomes.finish_s[0]) == hangs
+    assert result.encoder.computed_tokens == (20 if hangs else 40)
 
 
 @pytest.mark.engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -41,7 +42,11 @@ def test_kernel_does_what_the_reference_does(seed: int) -> None:
 def test_quiet_steps_change_nothing(seed: int) -> None:
     """Without the record, pure decode phases are run in one go; the results are the same."""
     case = random_case(seed)
-    options = {"num_kv_blocks": case.num_kv_blocks, "itl_limit_s": np.array([0.02])}
+    options = {
+        "num_kv_blocks": case.num_kv_blocks,
+        "itl_limit_s": np.array([0.02]),
+        "acceptance": case.acceptance,
+    }
     slow = simulate(case.trace, case.config, MODEL, record=True, **options)
     fast = simulate(case.trace, case.config, MODEL, record=False, **options)
     assert fast.num_steps == slow.num_steps
@@ -53,21 +58,28 @@ def test_quiet_steps_change_nothing(seed: int) -> None:
 
 def test_cases_cover_every_rule() -> None:
     """The comparison above means something only when the rare rules are reached."""
-    preempted = late = overlapped = urgent = again = cached = 0
-    for seed in range(400):
+    preempted = late = overlapped = urgent = again = cached = preempted_drafting = 0
+    methods: Counter[str | None] = Counter()
+    for seed in range(600):
         case = random_case(seed)
         limits = build_limits(case.config, case.num_kv_blocks)
         late += limits.may_starve and not limits.priority
         overlapped += limits.overlapped
-        result = simulate(case.trace, case.config, MODEL, num_kv_blocks=case.num_kv_blocks)
+        result = run_kernel(case)[1]
+        if case.acceptance is not None:
+            methods[case.config.speculative_method] += result.num_accepted
+            preempted_drafting += result.num_preemptions
+            continue
         preempted += result.num_preemptions
         cached += result.cached_tokens > 0
         urgent += limits.priority and result.num_preemptions > 0
         again += limits.caching and case.trace.prefix_hashes is None and result.num_preemptions > 0
     assert preempted > 2000
-    assert 150 < overlapped < 250
+    assert 200 < overlapped < 350
     assert cached > 80
     assert min(late, urgent, again) >= 10
+    assert len(methods) == 7 and min(methods.values()) > 200
+    assert preempted_drafting > 1000
 
 
 def test_an_engine_that_hangs_is_reported() -> None:
@@ -77,8 +89,6 @@ def test_an_engine_that_hangs_is_reported() -> None:
     results = []
     for seed in endless:
         case = random_case(seed)
-        results.append(
-            simulate(case.trace, case.config, MODEL, num_kv_blocks=case.num_kv_blocks).endless
-        )
+        results.append(run_kernel(case)[1].endless)
     assert any(results)
     assert not all(results)

@@ -15,8 +15,8 @@ from tuner.simulator.difftest.cases import Case, random_case
 from tuner.simulator.difftest.compare import compare
 from tuner.simulator.difftest.loop import Scheduler
 
-CHUNKS = 4
-CASES_PER_CHUNK = 130
+CHUNKS = 8
+CASES_PER_CHUNK = 160
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,8 @@ def test_kernel_schedules_what_vllm_schedules(
     chunk: int, vllm_scheduler: Callable[[dict[str, Any], int], Scheduler]
 ) -> None:
     """Same requests, tokens and tokens computed before, in the same order; same preemptions, free
-    blocks, running and waiting order, at every step of every case; over 100,000 steps together."""
-    steps = preemptions = cached = 0
+    blocks, running and waiting order, at every step of every case; over 200,000 steps together."""
+    steps = preemptions = cached = drafts = accepted = 0
     first = 10_000 + chunk * CASES_PER_CHUNK
     for seed in range(first, first + CASES_PER_CHUNK):
         case = random_case(seed)
@@ -43,8 +43,14 @@ def test_kernel_schedules_what_vllm_schedules(
         steps += result.num_steps
         preemptions += result.num_preemptions
         cached += result.cached_tokens
-    print(f"{CASES_PER_CHUNK} cases, {steps} steps, {preemptions} preemptions: identical")
+        drafts += result.num_drafts
+        accepted += result.num_accepted
+    print(
+        f"{CASES_PER_CHUNK} cases, {steps} steps, {preemptions} preemptions, {accepted} of "
+        f"{drafts} draft tokens accepted: identical"
+    )
     assert steps >= 25_000
+    assert min(accepted, drafts - accepted) >= 1_000
     assert preemptions >= 200
     assert cached >= 1_000
 

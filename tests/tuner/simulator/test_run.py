@@ -168,13 +168,17 @@ def test_gaps_of_a_long_run_are_kept_by_size(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
+@pytest.mark.parametrize("drafts", [0, 3])
 @pytest.mark.parametrize("overlapped", [False, True])
-def test_closed_loop_sends_when_answers_come(overlapped: bool) -> None:
+def test_closed_loop_sends_when_answers_come(overlapped: bool, drafts: int) -> None:
     """Request i is sent when the (i - concurrency)-th answer comes, and the same arrivals in an
     open loop give the same times."""
     rng = np.random.default_rng(0)
-    trace = Trace.build(np.zeros(60), rng.integers(1, 400, 60), rng.integers(1, 30, 60))
-    config = dataclasses.replace(CONFIG, async_scheduling=overlapped)
+    rates = rng.random(60)
+    trace = Trace.build(
+        np.zeros(60), rng.integers(1, 400, 60), rng.integers(1, 30, 60), acceptance_rate=rates
+    )
+    config = dataclasses.replace(CONFIG, async_scheduling=overlapped, num_speculative_tokens=drafts)
     closed = simulate(trace, config, MODEL, num_kv_blocks=4000, concurrency=7).outcomes
     assert (closed.arrival_s[:7] == 0).all()
     answered = np.sort(closed.finish_s)[: 60 - 7]

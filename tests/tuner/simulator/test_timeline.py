@@ -17,8 +17,13 @@ SEEDS = range(120)
 
 def run(case: Case, **options: object) -> Simulation:
     return simulate(
-        case.trace, case.config, MODEL, num_kv_blocks=case.num_kv_blocks, **options  # type: ignore[arg-type]
-    )  # fmt: skip
+        case.trace,
+        case.config,
+        MODEL,
+        num_kv_blocks=case.num_kv_blocks,
+        acceptance=case.acceptance,
+        **options,  # type: ignore[arg-type]
+    )
 
 
 def rows_at(record: StepRecord, step: int) -> list[tuple[int, int, int, int]]:
@@ -49,9 +54,11 @@ class Twin:
         self.decoding -= gone
         decodes = [(r, before) for r, _, before, _ in busy if r in self.decoding]
         chunks = [n for r, n, _, _ in busy if r not in self.decoding]
-        assert line.prefill_tokens[step] == sum(chunks)
-        assert line.num_decodes[step] == len(decodes)
-        assert line.decode_context[step] == sum(before for _, before in decodes)
+        assert line.prefill_tokens[step] + line.num_decodes[step] == sum(n for _, n, _, _ in busy)
+        if self.case.acceptance is None:  # else the record does not tell how many were accepted
+            assert line.prefill_tokens[step] == sum(chunks)
+            assert line.num_decodes[step] == len(decodes)
+            assert line.decode_context[step] == sum(before for _, before in decodes)
         assert line.num_running[step] == len(self.running)
         assert line.num_waiting[step] == sum(tokens == WAITS for _, tokens, _, _ in rows)
         assert line.free_blocks[step] == busy[-1][3]
@@ -126,6 +133,11 @@ def test_the_longest_own_gap_is_found() -> None:
         case = random_case(seed)
         whole = run(case, record=True, timeline=True)
         if whole.endless or whole.worst_own_gap is None:
+            continue
+        if case.acceptance is not None:  # then every gap is a request's own
+            longest = whole.outcomes.gap_s.max()
+            own = whole.worst_own_gap
+            assert own.end_s - own.start_s == pytest.approx(longest, rel=1e-9)
             continue
         record, line = whole.record, whole.timeline
         assert record is not None and line is not None

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from packaging.version import Version
 
-from profiler.engine_config import EngineConfig
+from profiler.engine_config import EngineConfig, drafter_rules
 from profiler.traffic.images import Images
 from profiler.traffic.trace import Trace
 from profiler.versions import alike_settings
+from tuner.simulator.build import build_limits, most_slots
 from tuner.simulator.difftest.loop import Job
 from tuner.simulator.image_build import EncoderSize
 
@@ -28,6 +29,8 @@ class Case:
     num_kv_blocks: int
     encoder: EncoderSize | None = None
     """given where there are images"""
+    acceptance: float | tuple[float, ...] | None = None
+    """as `simulate` takes it"""
 
 
 def random_settings(rng: random.Random) -> Settings:
@@ -115,15 +118,42 @@ def random_trace(rng: random.Random, length: int) -> Trace:
     return Trace.build(times, prompts, outputs, priority=priority, **prefixes)
 
 
-def random_case(seed: int) -> Case:
-    """Case number `seed`; the same one every time."""
+def random_drafts(rng: random.Random, settings: Settings) -> float | tuple[float, ...]:
+    """Speculation on top of `settings`, which are changed where they clash; its acceptance."""
+    method = rng.choice(("ngram", "medusa", "eagle", "eagle3", "mtp", "draft_model", "dflash"))
+    drafts = rng.choice((1, 2, 3, 5))
+    settings |= {"speculative_method": method, "num_speculative_tokens": drafts}
+    rules = drafter_rules(method, drafts)
+    room = 1 + drafts + rules.draft_slots + rng.randint(0, 8)
+    for name in ("max_num_batched_tokens", "max_num_scheduled_tokens"):
+        if name in settings:
+            settings[name] = max(settings[name], room)
+    if settings.get("long_prefill_token_threshold"):
+        settings["long_prefill_token_threshold"] += drafts
+    settings["async_scheduling"] = settings["async_scheduling"] and rules.overlaps
+    if rng.random() < 0.7:
+        return rng.choice((0.0, 0.3, 0.7, 0.9, 1.0))
+    weights = [rng.random() for _ in range(drafts + 1)]
+    return tuple(weight / sum(weights) for weight in weights)
+
+
+def random_case(seed: int, speculative: bool | None = None) -> Case:
+    """Case number `seed`; the same one every time.
+
+    Every third case speculates; `speculative` says it for all.
+    """
     rng = random.Random(seed)
     settings = random_settings(rng)
-    length, block = settings["max_model_len"], settings["block_size"]
+    length = settings["max_model_len"]
     trace = random_trace(rng, length)
-    biggest = int(np.minimum(trace.prompt_tokens + trace.output_tokens, length).max())
     spare = rng.choice((0, 0, 1, 2, 3, 5, 8, 20, 200))
-    return Case(EngineConfig.from_settings(settings), trace, 1 + -(-biggest // block) + spare)
+    acceptance, seldom_full = None, 1
+    if seed % 3 == 2 if speculative is None else speculative:
+        acceptance, seldom_full = random_drafts(random.Random(f"drafts {seed}"), settings), 0
+    config = EngineConfig.from_settings(settings)
+    slots = most_slots(trace.prompt_tokens, trace.output_tokens, build_limits(config, 2))
+    biggest = -(-int(slots.max() + seldom_full) // settings["block_size"])
+    return Case(config, trace, 1 + biggest + spare, acceptance=acceptance)
 
 
 def adapted(case: Case, version: Version) -> Case:
@@ -151,11 +181,11 @@ def random_image_case(seed: int) -> Case:
     encoder = EncoderSize(derived, derived)
     if rng.random() < 0.7:
         encoder = EncoderSize(largest + rng.choice((0, 5, 40)), largest + rng.choice((0, 5, 40)))
-    return Case(
-        EngineConfig.from_settings(settings),
-        replace(case.trace, images=images),
-        case.num_kv_blocks,
-        encoder,
+    return replace(
+        case,
+        config=EngineConfig.from_settings(settings),
+        trace=replace(case.trace, images=images),
+        encoder=encoder,
     )
 
 

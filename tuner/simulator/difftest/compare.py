@@ -11,6 +11,7 @@ import numpy as np
 
 from profiler.latency.base import StepTimeModel, load_latency_model
 from profiler.latency.step_time import BatchShape, step_interval
+from tuner.simulator.acceptance import build_acceptance
 from tuner.simulator.build import build_limits
 from tuner.simulator.difftest.cases import Case, jobs_of
 from tuner.simulator.difftest.loop import EngineLoop, Job, Row, Scheduler
@@ -82,6 +83,7 @@ def run_kernel(case: Case, itl_limit_s: float = np.nan) -> tuple[list[Row], Simu
         MODEL,
         num_kv_blocks=case.num_kv_blocks,
         itl_limit_s=np.array([itl_limit_s]),
+        acceptance=case.acceptance,
         record=True,
         encoder=case.encoder,
     )
@@ -98,7 +100,10 @@ def run_other(case: Case, make: MakeScheduler, max_steps: int) -> tuple[list[Row
 
     jobs = jobs_of(case, MODEL.frontend_in_s)
     scheduler = make(case.config.settings(), case.num_kv_blocks, case.encoder)
-    rows = EngineLoop(scheduler, jobs, seconds, limits.overlapped).run(max_steps)
+    accepted = None
+    if limits.num_drafts > 0:
+        accepted = build_acceptance(case.trace, limits.num_drafts, case.acceptance, 0).count
+    rows = EngineLoop(scheduler, jobs, seconds, limits.overlapped, accepted).run(max_steps)
     return sort_waiting(rows, case), jobs
 
 

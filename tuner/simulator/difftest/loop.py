@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -34,13 +34,19 @@ class Job:
     token_s: list[float] = field(default_factory=list)
 
 
+Emitting = list[tuple[int, int]]
+"""requests that get a token from a step, and how many drafts it verifies for them"""
+
+Accepted = Callable[[int, int, int], int]
+"""request, its verifications so far, drafts -> accepted ones"""
+
+
 class Decision(NamedTuple):
     """What one schedule() call decided."""
 
     scheduled: Scheduled
     preempted: list[int]
-    emitting: list[int]
-    """requests that get a token from this step"""
+    emitting: Emitting
     free: int
     """free KV blocks afterwards"""
     num_running: int
@@ -55,11 +61,12 @@ class Scheduler(Protocol):
     def add(self, job: Job) -> None:
         """A request arrives."""
 
-    def schedule(self) -> tuple[Scheduled, list[int], list[int], int]:
+    def schedule(self) -> tuple[Scheduled, list[int], Emitting, int]:
         """Decide the next step: the fields of `Decision` but the last."""
 
-    def update(self) -> list[int]:
-        """The oldest step in flight has run (empty ones are not counted); returns who finished."""
+    def update(self, tokens: dict[int, int]) -> list[int]:
+        """The oldest step in flight has run (empty ones are not counted) and made so many tokens
+        for each emitting request; returns who finished."""
 
     def num_running(self) -> int:
         """Running requests."""
@@ -93,6 +100,8 @@ class EngineLoop:
         Batch and number of running requests to the step's duration.
     overlapped
         Two steps in flight: schedule() of the next happens when a step starts.
+    accepted
+        Who accepts how many drafts; None accepts none.
     """
 
     def __init__(
@@ -101,9 +110,12 @@ class EngineLoop:
         jobs: Sequence[Job],
         seconds: Callable[[BatchShape, int], float],
         overlapped: bool,
+        accepted: Accepted | None = None,
     ) -> None:
         self.scheduler, self.jobs = scheduler, jobs
-        self.seconds, self.overlapped = seconds, overlapped
+        self.seconds, self.overlapped, self.accepted = seconds, overlapped, accepted
+        self.turns = Counter[int]()
+        self.in_flight: deque[dict[int, int]] = deque()
         self.rows: list[Row] = []
         self.future = deque(jobs)
         self.decoding: set[int] = set()
@@ -112,15 +124,15 @@ class EngineLoop:
         self.follows = AFTER_IDLE
 
     def run(self, max_steps: int) -> list[Row]:
-        """Run until every job has finished, or for `max_steps` busy steps; one row for each."""
-        now, last_end, in_flight = 0.0, 0.0, 0
+        """Run until every job has finished, or for `max_steps` busy steps, or until nothing can
+        happen any more; one row for each."""
+        now, last_end = 0.0, 0.0
         while self.unfinished and len(self.rows) < max_steps:
             decision = self._schedule(now)
             if not decision.scheduled:
-                if in_flight:
+                if self.in_flight:
                     self._update()
                     now = max(now, last_end)
-                    in_flight = 0
                 elif not decision.preempted:
                     if self._next_event_s() == math.inf:
                         break  # stuck, which is a difference
@@ -130,9 +142,8 @@ class EngineLoop:
                 self.follows = AFTER_IDLE
             start = max(last_end, now)
             last_end = start + self._run_batch(decision, start)
-            if not self.overlapped or in_flight:
+            if not self.overlapped or len(self.in_flight) == 2:
                 self._update()
-            in_flight = 1 if self.overlapped else 0
             self.rows[-1].running, self.rows[-1].waiting = self.scheduler.queues()
             now = start if self.overlapped else last_end
         return self.rows
@@ -153,7 +164,7 @@ class EngineLoop:
         return Decision(scheduled, preempted, emitting, free, self.scheduler.num_running())
 
     def _update(self) -> None:
-        self.unfinished -= len(self.scheduler.update())
+        self.unfinished -= len(self.scheduler.update(self.in_flight.popleft()))
 
     def _run_batch(self, decision: Decision, start: float) -> float:
         shape = self._shape(decision.scheduled)
@@ -163,21 +174,32 @@ class EngineLoop:
         preempted = sorted(self.preempted)
         self.rows.append(Row(decision.scheduled, preempted, decision.free, [], [], encoded))
         self.preempted = []
-        for number in decision.emitting:
+        tokens = {number: self._yield(number, drafts) for number, drafts in decision.emitting}
+        for number, count in tokens.items():
+            job = self.jobs[number]
             self.decoding.add(number)
-            self.jobs[number].token_s.append(start + duration)
+            missing = job.max_output - len(job.token_s)
+            job.token_s += [start + duration] * min(count, missing)
+        self.in_flight.append(tokens)
         return duration
+
+    def _yield(self, number: int, drafts: int) -> int:
+        """Tokens that a request gets from a step that verifies so many drafts for it."""
+        if drafts == 0 or self.accepted is None:
+            return 1
+        self.turns[number] += 1
+        return 1 + self.accepted(number, self.turns[number] - 1, drafts)
 
     def _shape(self, scheduled: Scheduled) -> BatchShape:
         chunks = [(n, before) for number, n, before in scheduled if number not in self.decoding]
-        decodes = [before for number, _, before in scheduled if number in self.decoding]
+        decodes = [(n, before) for number, n, before in scheduled if number in self.decoding]
         return BatchShape(
             sum(n for n, _ in chunks),
             len(chunks),
             sum(n * (b + 0.5 * (n + 1)) for n, b in chunks),
             sum(b for _, b in chunks),
-            len(decodes),
-            sum(decodes),
+            sum(n for n, _ in decodes),
+            sum(before for _, before in decodes),
             self.follows,
             sum(tokens for _, tokens in self.scheduler.encoded),
         )

@@ -42,7 +42,7 @@ def search_differences(
         that engine has and is not known to do otherwise.
     """
     started = time.perf_counter()
-    cases = steps = preemptions = 0
+    cases = steps = preemptions = drafts = accepted = 0
     encoder = [0, 0, 0, 0]
     for seed in seeds:
         case = make_case(seed)
@@ -54,12 +54,14 @@ def search_differences(
         cases += 1
         steps += result.num_steps
         preemptions += result.num_preemptions
+        drafts += result.num_drafts
+        accepted += result.num_accepted
         encoder = [a + b for a, b in zip(encoder, result.encoder, strict=True)]
     spent = time.perf_counter() - started
     return Found(
         False,
-        f"{cases:,} cases, {steps:,} steps, {preemptions:,} preemptions{images_text(encoder)}: "
-        f"identical ({spent:.0f} s)",
+        f"{cases:,} cases, {steps:,} steps, {preemptions:,} preemptions, {accepted:,} accepted of "
+        f"{drafts:,} draft tokens{images_text(encoder)}: identical ({spent:.0f} s)",
     )
 
 

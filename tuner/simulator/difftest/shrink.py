@@ -19,6 +19,7 @@ MAX_TRIES = 400
 """cases tried while shrinking"""
 
 SIMPLER: dict[str, Any] = {
+    "num_speculative_tokens": 0,
     "max_num_scheduled_tokens": None,
     "max_num_active_seqs": None,
     "long_prefill_token_threshold_adaptive": None,
@@ -111,7 +112,7 @@ def describe_case(case: Case) -> str:
     lines = [
         f"settings {json.dumps(case.config.settings())}",
         f"KV blocks {case.num_kv_blocks}, prefix blocks of {trace.prefix_block_tokens} tokens",
-        f"encoder {case.encoder}",
+        f"encoder {case.encoder}, acceptance of drafts {case.acceptance}",
     ]
     for i in range(trace.num_requests):
         priority = 0 if trace.priority is None else trace.priority[i]

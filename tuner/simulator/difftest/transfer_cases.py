@@ -25,7 +25,7 @@ from tuner.simulator.difftest.loop import EngineLoop, Job, Row, Scheduler
 from tuner.simulator.gap_store import GapStore
 from tuner.simulator.memory import Inputs
 from tuner.simulator.prefix_keys import build_prefixes
-from tuner.simulator.run import run_to_end
+from tuner.simulator.run import kernel_call, run_to_end
 from tuner.simulator.state import State
 from tuner.simulator.timeline import gather_record, record_limits
 from tuner.simulator.transfer_build import (
@@ -85,7 +85,7 @@ MakeTransferScheduler = Callable[[TransferCase], TransferScheduler]
 
 def random_transfer_case(seed: int) -> TransferCase:
     """Case number `seed` of those with a KV connector."""
-    case = random_case(seed)
+    case = random_case(seed, speculative=False)
     rng = random.Random(-1_000_003 - seed)
     role, policy = rng.choice(ROLES), rng.choice(FAILURE_POLICIES)
     trace, often = case.trace, rng.choice((0.2, 0.6, 1.0))
@@ -191,7 +191,8 @@ def run_transfer_kernel(case: TransferCase, record: bool = True) -> tuple[list[R
     )
     inputs = Inputs(requests, prefixes, None, transfers)
     state = allocate_engine(inputs, limits, blocks, np.full(1, np.nan))
-    state, status = run_to_end(state, limits, MODEL, np.ones(1), GapStore(1))
+    run = kernel_call(limits, MODEL, np.ones(1), None)
+    state, status = run_to_end(state, run, GapStore(1))
     rows = rows_of(gather_record(accepted, state)) if record else []
     return sort_holding(rows, case), state, status
 
