@@ -137,12 +137,12 @@ def run_batch(state: State, limits: Limits, batch: BatchShape, seconds: float) -
     else:
         release_finished(state, limits, ENDING_BEFORE)
         times[SCHEDULE_AT] = end
-    reported = see_transfers(state.transfers, state, limits)
     if counts[RECORDING] == 1 and limits.record_queues:
         record_queues(state, limits)
     counts[NUM_STEPS] += 1
     counts[FOLLOWS] = AFTER_CHUNKS if batch.prefill_tokens > 0 else AFTER_DECODES
     quiet = batch.prefill_tokens == 0 and counts[PART_HEAD] == NONE and not ended
+    reported = next_transfer_s(state.transfers) <= times[SCHEDULE_AT]
     quiet = quiet and not reported and not was_late(state.transfers)
     counts[QUIET] = 1 if quiet and images_rest(state.vision, state, limits) else 0
 

@@ -59,8 +59,10 @@ def project_ends(transfers: Transfers, now: float) -> None:
     """When the loads on the link end if no other starts."""
     moves, rules = transfers.moves, transfers.rules
     at, done = now, 0.0
-    num, least = loads_left(transfers, done)
-    while num > 0:
+    while True:
+        num, least = loads_left(transfers, done)
+        if num == 0:
+            break
         at += (least - done) * num / rules.bytes_per_s
         done = least
         r = transfers.counts[KV_HEAD]
@@ -68,7 +70,6 @@ def project_ends(transfers: Transfers, now: float) -> None:
             if moves.stage[r] == LOADING and moves.left_bytes[r] == done:
                 moves.end_s[r] = at + rules.latency_s + moves.duration_s[r]
             r = moves.next[r]
-        num, least = loads_left(transfers, done)
 
 
 @inner

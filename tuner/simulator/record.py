@@ -33,6 +33,7 @@ from tuner.simulator.state import (
     State,
 )
 from tuner.simulator.transfer_arrays import KV_HEAD, Transfers
+from tuner.simulator.transfers import ends_now
 
 
 @inner
@@ -124,10 +125,12 @@ def record_queues(state: State, limits: Limits) -> None:
 
 @inner
 def record_with_kv(transfers: Transfers | None, state: State) -> None:
-    """A row for every request that waits with KV blocks, in order of their queue."""
+    """A row for every request that waits with KV blocks, in order of their queue; what has been
+    reported with the step's output counts."""
     if transfers is None:
         return
     r = transfers.counts[KV_HEAD]
     while r != NONE:
-        add_row(state, r, HOLDS, 0)
+        if not ends_now(transfers, state, r):
+            add_row(state, r, HOLDS, 0)
         r = transfers.moves.next[r]

@@ -43,6 +43,7 @@ from tuner.simulator.transfer_arrays import (
     KV_HEAD,
     KV_TAIL,
     LOADING,
+    LOCAL,
     LOST,
     NEXT_END,
     NUM_STARTED,
@@ -51,7 +52,7 @@ from tuner.simulator.transfer_arrays import (
     REMOTE,
     Transfers,
 )
-from tuner.simulator.transfers import find_next_end, leave_kv_queue
+from tuner.simulator.transfers import leave_kv_queue
 from tuner.simulator.waiting import is_before, pop_waiting, waiting_head
 
 
@@ -59,61 +60,43 @@ from tuner.simulator.waiting import is_before, pop_waiting, waiting_head
 def admit(
     transfers: Transfers | None, state: State, limits: Limits, threshold: int, left: int
 ) -> None:
-    """The waiting pass, with `left` tokens of the budget."""
+    """The waiting pass, with `left` tokens of the budget: those that hold KV first, but for those
+    whose load still runs. Strict head-of-line. Writes BLOCKED."""
     if transfers is None:
         admit_waiting(state, limits, threshold, left)
         return
-    counts = state.tally.counts
-    r, left = admit_loaded(transfers, state, limits, threshold, left)
-    if r == NONE:
-        r = waiting_head(state, limits)
-        while r != NONE and left > 0 and counts[NUM_RUNNING] < limits.max_active:
-            if transfers.moves.stage[r] == REMOTE:
-                if not start_load(transfers, state, limits, r):
-                    break
-            else:
+    moves, counts = transfers.moves, state.tally.counts
+    kv = skip_loading(transfers, transfers.counts[KV_HEAD])
+    r = kv if kv != NONE else waiting_head(state, limits)
+    while r != NONE and left > 0 and counts[NUM_RUNNING] < limits.max_active:
+        if moves.stage[r] == ARRIVED:
+            promote(transfers, state, limits, r)
+        if moves.stage[r] == REMOTE:
+            if not start_load(transfers, state, limits, r):
+                break
+        else:
+            hits, n = fit_loaded(state, limits, r, threshold, left)
+            if moves.stage[r] != READY:
                 hits, n = fit_waiting(state, limits, r, threshold, left)
-                if n == 0:
-                    break
+            if n == 0:
+                break
+            if kv == NONE:
                 pop_waiting(state, limits)
-                start_prefill(state, limits, r, hits, n)
-                left -= n
-            r = waiting_head(state, limits)
+            else:
+                kv = skip_loading(transfers, moves.next[kv])
+                leave_kv_queue(transfers, r)
+            start(transfers, state, limits, r, (hits, n))
+            left -= n
+        r = kv if kv != NONE else waiting_head(state, limits)
     counts[BLOCKED] = 1 if r != NONE else 0
 
 
 @inner
-def admit_loaded(
-    transfers: Transfers, state: State, limits: Limits, threshold: int, left: int
-) -> tuple[int, int]:
-    """Admit from the queue of those that hold KV; those still loading are passed over.
-
-    Returns (who stopped the pass or NONE, budget left). Strict head-of-line otherwise.
-    """
-    moves, counts = transfers.moves, state.tally.counts
-    r = transfers.counts[KV_HEAD]
-    while r != NONE:
-        if left == 0 or counts[NUM_RUNNING] >= limits.max_active:
-            break
-        after = moves.next[r]
-        if moves.stage[r] == ARRIVED:
-            promote(transfers, state, limits, r)
-        n = 0
-        if moves.stage[r] == READY:
-            n = fit_loaded(state, limits, r, threshold, left)
-            if n == 0:
-                break
-            leave_kv_queue(transfers, r)
-            resume_loaded(state, limits, r, n)
-        elif moves.stage[r] == LOST:
-            hits, n = fit_waiting(state, limits, r, threshold, left)
-            if n == 0:
-                break
-            leave_kv_queue(transfers, r)
-            start_prefill(state, limits, r, hits, n)
-        left -= n
-        r = after
-    return r, left
+def skip_loading(transfers: Transfers, r: int) -> int:
+    """The first from `r` on, in the queue of those that hold KV, whose load is over; or NONE."""
+    while r != NONE and transfers.moves.stage[r] == LOADING:
+        r = transfers.moves.next[r]
+    return r
 
 
 @inner
@@ -134,19 +117,26 @@ def promote(transfers: Transfers, state: State, limits: Limits, r: int) -> None:
 
 
 @inner
-def fit_loaded(state: State, limits: Limits, r: int, threshold: int, left: int) -> int:
-    """Tokens that the loaded `r`, which holds blocks for its prompt, gets; 0 when it must wait."""
+def fit_loaded(state: State, limits: Limits, r: int, threshold: int, left: int) -> tuple[int, int]:
+    """`fit_waiting` for the loaded `r`, which holds blocks for its prompt: no hits, and tokens."""
     remaining = remaining_tokens(state, r)
     n = chunk_size(remaining, threshold, remaining)
     if (not limits.chunked and n > left) or not can_admit(state, limits, 0, 0, 0):
-        return 0
-    return min(n, left)
+        return 0, 0
+    return 0, min(n, left)
 
 
 @inner
-def resume_loaded(state: State, limits: Limits, r: int, n: int) -> None:
-    """The loaded `r` runs: `n` tokens of it are computed in this step."""
-    progress = state.progress
+def start(
+    transfers: Transfers, state: State, limits: Limits, r: int, hits_and_tokens: tuple[int, int]
+) -> None:
+    """`r` runs: in this step so many tokens of it are computed, beyond its hits or its load."""
+    progress, moves = state.progress, transfers.moves
+    hits, n = hits_and_tokens
+    if moves.stage[r] != READY:
+        start_prefill(state, limits, r, hits, n)
+        return
+    moves.stage[r] = LOCAL
     append_running(state, r)
     append_partial(state, r)
     progress.phase[r], progress.chunk[r] = PREFILLING, n
@@ -184,7 +174,7 @@ def start_load(transfers: Transfers, state: State, limits: Limits, r: int) -> bo
     transfers.started[transfers.counts[NUM_STARTED]] = r
     transfers.counts[NUM_STARTED] += 1
     time_load(transfers, r, blocks * transfers.rules.block_bytes, moves.start_s[r])
-    transfers.times[NEXT_END] = find_next_end(transfers)
+    transfers.times[NEXT_END] = min(transfers.times[NEXT_END], moves.end_s[r])
     return True
 
 

@@ -166,31 +166,29 @@ def first_ended(transfers: Transfers, head: int, stage: int, now: float) -> int:
 
 
 @inner
-def see_transfers(transfers: Transfers | None, state: State, limits: Limits) -> bool:
-    """The worker reports the transfers that ended by the next schedule() call: loads
-    (finished_recving), then blocks sent (finished_sending), each in order of their ends.
-
-    Returns whether there was one.
-    """
+def see_transfers(transfers: Transfers | None, state: State, limits: Limits) -> None:
+    """The worker has reported the transfers that ended by this schedule() call: loads
+    (finished_recving), then blocks sent (finished_sending), each in order of their ends."""
     if transfers is None:
-        return False
+        return
     moves, times, now = transfers.moves, transfers.times, state.tally.times[SCHEDULE_AT]
     if times[NEXT_END] > now:
-        return False
-    r = first_ended(transfers, KV_HEAD, LOADING, now)
-    while r != NONE:
+        return
+    while True:
+        r = first_ended(transfers, KV_HEAD, LOADING, now)
+        if r == NONE:
+            break
         moves.stage[r] = ARRIVED
         if moves.fails[r] == 1:
             fail_load(transfers, state, limits, r)
-        r = first_ended(transfers, KV_HEAD, LOADING, now)
-    r = first_ended(transfers, HELD_HEAD, HELD, now)
-    while r != NONE:
+    while True:
+        r = first_ended(transfers, HELD_HEAD, HELD, now)
+        if r == NONE:
+            break
         moves.stage[r] = SENT
         remove(transfers.counts, moves.prev, moves.next, HELD_HEAD, r)
         free_blocks(state, limits, r, computed_tokens(state, r))
-        r = first_ended(transfers, HELD_HEAD, HELD, now)
     times[NEXT_END] = find_next_end(transfers)
-    return True
 
 
 @inner
@@ -204,6 +202,14 @@ def find_next_end(transfers: Transfers) -> float:
                 soonest = min(soonest, moves.end_s[r])
             r = moves.next[r]
     return soonest
+
+
+@inner
+def ends_now(transfers: Transfers, state: State, r: int) -> bool:
+    """Whether the failed load of `r` has just been reported, which ends the request."""
+    moves = transfers.moves
+    failed = moves.stage[r] == LOADING and moves.fails[r] == 1 and not transfers.rules.recomputes
+    return failed and moves.end_s[r] <= state.tally.times[SCHEDULE_AT]
 
 
 @inner

@@ -157,10 +157,12 @@ class TransferLoop(EngineLoop):
         return duration
 
     def _update(self) -> None:
-        self._report(self.step_ends.pop(0))
+        end = self.step_ends.pop(0)
+        self._report(end)
         super()._update()
         for number in self.engine.take_held():
-            self.sending[number] = self.jobs[number].token_s[-1] + self.moves[number].duration_s
+            self.jobs[number].token_s[-1] = end  # an earlier one may have been dropped
+            self.sending[number] = end + self.moves[number].duration_s
 
     def _report(self, now: float) -> bool:
         received, sent = list(take_ended(self.loading, now)), list(take_ended(self.sending, now))
