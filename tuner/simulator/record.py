@@ -110,7 +110,6 @@ def record_queues(state: State, limits: Limits) -> None:
     while r != NONE:
         add_row(state, r, RUNS, 0)
         r = links.order_next[r]
-    record_with_kv(state.transfers, state)
     if limits.priority:
         for i in range(counts[NUM_STACKED]):
             add_row(state, state.tally.heap[i], WAITS, 0)
@@ -124,11 +123,9 @@ def record_queues(state: State, limits: Limits) -> None:
 
 
 @inner
-def record_with_kv(transfers: Transfers | None, state: State) -> None:
+def record_with_kv(transfers: Transfers, state: State) -> None:
     """A row for every request that waits with KV blocks, in order of their queue; what has been
     reported with the step's output counts."""
-    if transfers is None:
-        return
     r = transfers.counts[KV_HEAD]
     while r != NONE:
         if not ends_now(transfers, state, r):

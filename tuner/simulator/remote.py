@@ -13,7 +13,6 @@ from tuner.simulator.blocks import can_admit, free_blocks
 from tuner.simulator.link import time_load
 from tuner.simulator.lists import append, append_partial, append_running
 from tuner.simulator.scheduler import (
-    admit_waiting,
     chunk_size,
     fit_waiting,
     remaining_tokens,
@@ -57,14 +56,11 @@ from tuner.simulator.waiting import is_before, pop_waiting, waiting_head
 
 
 @inner
-def admit(
-    transfers: Transfers | None, state: State, limits: Limits, threshold: int, left: int
+def admit_any(
+    transfers: Transfers, state: State, limits: Limits, threshold: int, left: int
 ) -> None:
     """The waiting pass, with `left` tokens of the budget: those that hold KV first, but for those
     whose load still runs. Strict head-of-line. Writes BLOCKED."""
-    if transfers is None:
-        admit_waiting(state, limits, threshold, left)
-        return
     moves, counts = transfers.moves, state.tally.counts
     kv = skip_loading(transfers, transfers.counts[KV_HEAD])
     r = kv if kv != NONE else waiting_head(state, limits)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from profiler.compiled import inner
-from tuner.simulator.blocks import can_admit, computed_tokens, grow_blocks
+from tuner.simulator.blocks import can_admit, computed_tokens, extra_blocks, grow_blocks
 from tuner.simulator.encoder import (
     encoder_left,
     refuse_encoder_inputs,
@@ -48,6 +48,7 @@ from tuner.simulator.tables import (
     grow_table,
     hash_full_blocks,
 )
+from tuner.simulator.transfer_arrays import Transfers
 from tuner.simulator.transfers import chunk_blocks, defers_frees, num_with_kv
 from tuner.simulator.victims import preempt
 from tuner.simulator.waiting import num_waiting, pop_waiting, waiting_head
@@ -81,7 +82,9 @@ def remaining_tokens(state: State, r: int) -> int:
 
 
 @inner
-def schedule_running(state: State, limits: Limits, threshold: int) -> tuple[int, int]:
+def schedule_running(
+    state: State, limits: Limits, threshold: int, transfers: Transfers | None
+) -> tuple[int, int]:
     """The running pass: a token for every decode, a chunk for every partial prefill.
 
     Returns (budget left, number preempted). Writes chunks and FREE_BLOCKS. With identities it
@@ -96,9 +99,12 @@ def schedule_running(state: State, limits: Limits, threshold: int) -> tuple[int,
         n = chunk_size(remaining_tokens(state, r), threshold, left)
         state.progress.chunk[r] = n
         left -= n
-        need += chunk_blocks(state.transfers, state, limits, r)
+        if transfers is None:
+            need += extra_blocks(limits, state.progress.computed[r], n)
+        else:
+            need += chunk_blocks(state, limits, r)
         r = state.links.kind_next[r]
-    if (limits.identities or defers_frees(state.transfers)) and need > counts[FREE_BLOCKS]:
+    if (limits.identities or defers_frees(transfers)) and need > counts[FREE_BLOCKS]:
         return left, -1
     if limits.identities:
         grow_running(state, limits)
@@ -106,7 +112,7 @@ def schedule_running(state: State, limits: Limits, threshold: int) -> tuple[int,
     preempted = 0
     while need > counts[FREE_BLOCKS]:
         r = counts[RUN_TAIL]
-        need -= blocks_wanted(state, limits, r)
+        need -= blocks_wanted(state, limits, r, transfers)
         preempt(state, limits, r, 0)
         preempted += 1
     counts[FREE_BLOCKS] -= need
@@ -128,11 +134,13 @@ def grow_running(state: State, limits: Limits) -> None:
 
 
 @inner
-def blocks_wanted(state: State, limits: Limits, r: int) -> int:
+def blocks_wanted(state: State, limits: Limits, r: int, transfers: Transfers | None) -> int:
     """New blocks that the running request `r` wants in this step."""
     phase = state.progress.phase[r]
     if phase == PREFILLING:
-        return chunk_blocks(state.transfers, state, limits, r)
+        if transfers is not None:
+            return chunk_blocks(state, limits, r)
+        return extra_blocks(limits, state.progress.computed[r], state.progress.chunk[r])
     if phase == DECODING:
         return 1 if computed_tokens(state, r) % limits.block_size == 0 else 0
     return 0

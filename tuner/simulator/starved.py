@@ -54,7 +54,9 @@ def wanted_tokens(state: State, limits: Limits, r: int, threshold: int, left: in
 
 
 @inner
-def schedule_each(state: State, limits: Limits, threshold: int) -> tuple[int, int]:
+def schedule_each(
+    state: State, limits: Limits, threshold: int, transfers: Transfers | None
+) -> tuple[int, int]:
     """The running pass in list order; decodes beyond the budget are late.
 
     Returns (budget left, number preempted). `Progress.chunk` also says 1 or 0 for decodes. A
@@ -68,13 +70,15 @@ def schedule_each(state: State, limits: Limits, threshold: int) -> tuple[int, in
         image_budget = encoder_left(state.vision)
         n = 0 if fenced else wanted_tokens(state, limits, r, threshold, left)
         chunk[r] = n
-        need = blocks_wanted(state, limits, r) if n > 0 else 0
+        need = blocks_wanted(state, limits, r, transfers) if n > 0 else 0
         gone = False
         after = NONE
         while need > counts[FREE_BLOCKS] and not gone:
             after = state.links.order_next[r]
-            if is_victim_fenced(state.transfers, state, limits):
-                fenced, n, need, chunk[r] = True, 0, 0, 0
+            if transfers is not None:
+                fenced = is_fenced(transfers, state, pick_victim(state, limits))
+            if fenced:
+                n, need, chunk[r] = 0, 0, 0
                 continue
             refund, gone = preempt_for(state, limits, r)
             left += refund
@@ -91,14 +95,6 @@ def schedule_each(state: State, limits: Limits, threshold: int) -> tuple[int, in
         left -= n
         r = state.links.order_next[r]
     return left, preempted
-
-
-@inner
-def is_victim_fenced(transfers: Transfers | None, state: State, limits: Limits) -> bool:
-    """Whether whoever would be preempted next cannot give its blocks back in this step."""
-    if transfers is None:
-        return False
-    return is_fenced(transfers, state, pick_victim(state, limits))
 
 
 @inner

@@ -64,24 +64,24 @@ def until_s(transfers: Transfers | None) -> float:
 
 
 @inner
-def output_in_flight(transfers: Transfers | None, state: State) -> bool:
-    """Whether a step runs whose output the next schedule() call does not see; not asked without
-    transfers."""
-    if transfers is None:
-        return False
-    return state.tally.times[LAST_END] > state.tally.times[SCHEDULE_AT]
-
-
-@inner
 def defers_frees(transfers: Transfers | None) -> bool:
     """Whether blocks of a request in flight cannot be freed (defer_block_free)."""
     return False if transfers is None else transfers.rules.defers
 
 
 @inner
-def drops_output(transfers: Transfers | None) -> bool:
-    """Whether a preempted request loses its output in flight (drop_stale_output)."""
-    return False if transfers is None else transfers.rules.drops_output
+def keeps_output(transfers: Transfers | None, state: State, r: int) -> bool:
+    """Whether the preempted `r`, whose only token is in flight, keeps it and ends; a producer drops
+    it (drop_stale_output), because `r` has no KV to hand over any more."""
+    if transfers is None:
+        return True
+    if not transfers.rules.drops_output:
+        return True
+    progress = state.progress
+    progress.outputs[r] = 0
+    progress.first_token_s[r], progress.finish_s[r] = np.nan, np.nan
+    state.tally.counts[NUM_FINISHED] -= 1
+    return False
 
 
 @inner
@@ -93,7 +93,8 @@ def was_late(transfers: Transfers | None) -> bool:
 @inner
 def is_fenced(transfers: Transfers, state: State, r: int) -> bool:
     """Whether the step in flight may still write to the blocks of the running `r`."""
-    if not transfers.rules.defers or not output_in_flight(transfers, state):
+    times = state.tally.times
+    if not transfers.rules.defers or times[LAST_END] <= times[SCHEDULE_AT]:
         return False
     phase = state.progress.phase[r]
     if phase == DECODING:
@@ -104,10 +105,8 @@ def is_fenced(transfers: Transfers, state: State, r: int) -> bool:
 
 
 @inner
-def note_step(transfers: Transfers | None, state: State) -> None:
+def note_step(transfers: Transfers, state: State) -> None:
     """The step being built runs: remember who gets a chunk, and whether a decode is left out."""
-    if transfers is None:
-        return
     counts = state.tally.counts
     transfers.counts[WAS_LATE] = 1 if counts[NUM_LATE] > 0 else 0
     r = counts[PART_HEAD]
@@ -118,27 +117,25 @@ def note_step(transfers: Transfers | None, state: State) -> None:
 
 
 @inner
-def note_empty_step(transfers: Transfers | None, state: State) -> None:
+def note_empty_step(transfers: Transfers, state: State) -> None:
     """The step being built is empty."""
-    if transfers is not None and state.tally.counts[NUM_LATE] > 0:
+    if state.tally.counts[NUM_LATE] > 0:
         transfers.counts[WAS_LATE] = 1
 
 
 @inner
-def chunk_blocks(transfers: Transfers | None, state: State, limits: Limits, r: int) -> int:
+def chunk_blocks(state: State, limits: Limits, r: int) -> int:
     """New blocks for the chunk of the partial prefill `r`. One whose load failed in part holds
     blocks for its whole prompt."""
     computed, chunk = state.progress.computed[r], state.progress.chunk[r]
-    if transfers is None or not limits.identities:
+    if not limits.identities:
         return extra_blocks(limits, computed, chunk)
     return max(0, blocks_for(computed + chunk, limits.block_size) - state.pool.holders.held[r])
 
 
 @inner
-def hold_blocks(transfers: Transfers | None, state: State, r: int) -> bool:
+def hold_blocks(transfers: Transfers, state: State, r: int) -> bool:
     """`r` has finished; returns whether its blocks stay until they are sent (delay_free_blocks)."""
-    if transfers is None:
-        return False
     moves, counts, times = transfers.moves, transfers.counts, transfers.times
     if moves.hands_over[r] == 0:
         return False
@@ -166,11 +163,9 @@ def first_ended(transfers: Transfers, head: int, stage: int, now: float) -> int:
 
 
 @inner
-def see_transfers(transfers: Transfers | None, state: State, limits: Limits) -> None:
+def see_transfers(transfers: Transfers, state: State, limits: Limits) -> None:
     """The worker has reported the transfers that ended by this schedule() call: loads
     (finished_recving), then blocks sent (finished_sending), each in order of their ends."""
-    if transfers is None:
-        return
     moves, times, now = transfers.moves, transfers.times, state.tally.times[SCHEDULE_AT]
     if times[NEXT_END] > now:
         return

@@ -6,8 +6,6 @@ the choice holds for >=0.12 by reading.
 
 from __future__ import annotations
 
-import numpy as np
-
 from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens, free_blocks
 from tuner.simulator.encoder_release import free_viewer
@@ -21,7 +19,6 @@ from tuner.simulator.state import (
     FINISHING,
     FRUITLESS,
     NONE,
-    NUM_FINISHED,
     NUM_PREEMPTIONS,
     PREEMPTED,
     RECORDING,
@@ -32,7 +29,7 @@ from tuner.simulator.state import (
     State,
 )
 from tuner.simulator.tables import hash_full_blocks, publish_private
-from tuner.simulator.transfers import drops_output
+from tuner.simulator.transfers import keeps_output
 from tuner.simulator.waiting import push_waiting
 
 
@@ -72,10 +69,9 @@ def preempt(state: State, limits: Limits, r: int, scheduled: int) -> None:
     counts[NUM_PREEMPTIONS] += 1
     counts[FRUITLESS] += 1
     if progress.phase[r] == FINISHING:
-        if not drops_output(state.transfers):
+        if keeps_output(state.transfers, state, r):
             progress.phase[r] = DONE
             return
-        forget_end(state, r)
     elif progress.phase[r] == DECODING:
         leave_lockstep(state, limits, r)
         progress.outputs[r] = state.requests.max_output[r] - (
@@ -85,12 +81,3 @@ def preempt(state: State, limits: Limits, r: int, scheduled: int) -> None:
         remove_partial(state, r)
     progress.phase[r], progress.computed[r], progress.chunk[r] = WAITING, 0, 0
     push_waiting(state, limits, r)
-
-
-@inner
-def forget_end(state: State, r: int) -> None:
-    """The only token of `r`, which is in flight, is dropped."""
-    progress = state.progress
-    progress.outputs[r] = 0
-    progress.first_token_s[r], progress.finish_s[r] = np.nan, np.nan
-    state.tally.counts[NUM_FINISHED] -= 1
