@@ -21,22 +21,20 @@ from tuner.simulator.transfer_arrays import (
 
 @inner
 def time_load(transfers: Transfers, r: int, size_bytes: float, now: float) -> None:
-    """The load of `r`, already in the queue of those that hold KV, starts. Writes `end_s`."""
+    """The load of `r`, already in the queue of those that hold KV, starts at `now`, to which
+    `drain_link` has counted. Writes `end_s`."""
     moves, rules = transfers.moves, transfers.rules
     fixed_s = rules.latency_s + moves.duration_s[r]
     moves.left_bytes[r] = size_bytes
     if not rules.shared:
         moves.end_s[r] = now + size_bytes / rules.bytes_per_s + fixed_s
         return
-    moves.left_bytes[r] = 0.0
-    drain_link(transfers, now)
-    moves.left_bytes[r] = size_bytes
     project_ends(transfers, now)
 
 
 @inner
 def drain_link(transfers: Transfers, now: float) -> None:
-    """Count `left_bytes` down from LINK_AT to `now`."""
+    """Count `left_bytes` down from LINK_AT to `now`, before any load that has ended is reported."""
     moves, times = transfers.moves, transfers.times
     at, rate = times[LINK_AT], transfers.rules.bytes_per_s
     while at < now:

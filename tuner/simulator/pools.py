@@ -31,7 +31,7 @@ from tuner.simulator.pool_build import (
     build_replicas,
 )
 from tuner.simulator.pool_gather import ReplicaUse, gather_pools, replica_use
-from tuner.simulator.replica import BlocksMatter
+from tuner.simulator.replica import BlocksMatter, Replica
 from tuner.simulator.state import SCHEDULE_AT, FloatArray
 from tuner.simulator.transfer_arrays import NUM_RELEASED, NUM_STARTED
 
@@ -157,9 +157,21 @@ class PoolRun:
             replica.clock_s == np.inf for replica in self.decode
         )
 
+    def _next_start_s(self) -> float:
+        """No load that has not started starts before this, but of prefills that are not known."""
+        given = min(replica.next_start_s for replica in self.decode)
+        return min([given, *(ended_s + self.hop_s for ended_s, _ in self.ended[:1])])
+
+    def _next_prefill_s(self, replica: Replica) -> float:
+        """No prefill of `replica` that is not known ends by then. An idle one may wait for blocks
+        whose load has not even started."""
+        if replica.is_idle and replica.num_unsent:
+            return min(replica.clock_s, self._next_start_s() + self.latency_s)
+        return replica.clock_s
+
     def _give_ended(self) -> None:
         """Give the decode replicas, in turn, the prefills before which no other can end."""
-        safe_s = min(replica.clock_s for replica in self.prefill)
+        safe_s = min(self._next_prefill_s(replica) for replica in self.prefill)
         while self.ended and self.ended[0][0] <= safe_s:
             ended_s, request = heappop(self.ended)
             to = self.decode[self.num_given % len(self.decode)]
@@ -169,7 +181,8 @@ class PoolRun:
     def _run_decode(self, i: int) -> bool:
         """Run a decode replica up to where the next prefill may reach it."""
         replica = self.decode[i]
-        ends = [p.clock_s for p in self.prefill] + [end for end, _ in self.ended[:1]]
+        ends = [self._next_prefill_s(p) for p in self.prefill]
+        ends += [ended_s for ended_s, _ in self.ended[:1]]
         moved = replica.run(min(ends) + self.hop_s)
         new = replica.take_new(NUM_STARTED)
         if new:
@@ -183,13 +196,13 @@ class PoolRun:
 
     def _run_prefill(self, i: int) -> bool:
         """Run a prefill replica up to where a load that has not started may end."""
-        others = [p.clock_s for j, p in enumerate(self.prefill) if j != i]
-        ends = others + [end for end, _ in self.ended[:1]]
-        start_s = min(ends, default=np.inf) + self.hop_s
-        start_s = min([start_s, *(replica.next_start_s for replica in self.decode)])
+        others = [self._next_prefill_s(p) for j, p in enumerate(self.prefill) if j != i]
+        start_s = min(self._next_start_s(), min(others, default=np.inf) + self.hop_s)
         replica = self.prefill[i]
         moved = replica.run(start_s + self.latency_s)
-        for slot in replica.take_new(NUM_RELEASED):
+        new = replica.take_new(NUM_RELEASED)
+        replica.num_unsent += len(new)
+        for slot in new:
             request = replica.requests[slot]
             self.places[request] = Place(i, slot)
             self.prefill_s[request] = replica.state.progress.finish_s[slot]

@@ -91,6 +91,8 @@ class Replica:
         """request in each filled slot"""
         self.status = STUCK
         self.num_seen = 0
+        self.num_unsent = 0
+        """requests whose blocks it holds until a time that is not known"""
 
     @property
     def clock_s(self) -> float:
@@ -103,6 +105,12 @@ class Replica:
         visible_s, seen = self.state.requests.visible_s, self.state.tally.counts[VISIBLE]
         arrival_s = visible_s[seen] if seen < visible_s.size else np.inf
         return max(at, min(float(arrival_s), float(self.transfers.times[NEXT_END])))
+
+    @property
+    def is_idle(self) -> bool:
+        """It has nothing to do before `clock_s`, or before a transfer ends whose end it does not
+        know."""
+        return self.status == STUCK
 
     @property
     def next_start_s(self) -> float:
@@ -155,6 +163,7 @@ class Replica:
 
     def sent(self, slot: int, end_s: float) -> None:
         """The blocks of `slot` will have been sent by `end_s`."""
+        self.num_unsent -= bool(np.isinf(self.transfers.moves.end_s[slot]))
         self.transfers.moves.end_s[slot] = end_s
         times = self.transfers.times
         times[NEXT_END] = min(times[NEXT_END], end_s)

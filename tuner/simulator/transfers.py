@@ -12,6 +12,7 @@ import numpy as np
 
 from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens, extra_blocks, free_blocks
+from tuner.simulator.link import drain_link
 from tuner.simulator.lists import append, remove
 from tuner.simulator.state import (
     DECODING,
@@ -167,6 +168,8 @@ def see_transfers(transfers: Transfers, state: State, limits: Limits) -> None:
     """The worker has reported the transfers that ended by this schedule() call: loads
     (finished_recving), then blocks sent (finished_sending), each in order of their ends."""
     moves, times, now = transfers.moves, transfers.times, state.tally.times[SCHEDULE_AT]
+    if transfers.rules.shared:
+        drain_link(transfers, now)
     if times[NEXT_END] > now:
         return
     while True:
