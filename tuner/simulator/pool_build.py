@@ -82,7 +82,7 @@ class BuiltPlan(NamedTuple):
     prefill_columns: Columns
     """of the K requests, visible at their arrival"""
     decode_columns: Columns
-    """of the K requests, none of which has arrived"""
+    """of the K requests, none of which has arrived; their urgency is by priority alone"""
 
     @property
     def num_requests(self) -> int:
@@ -104,6 +104,7 @@ def build_plan(plan: PoolPlan, identities: bool) -> BuiltPlan:
     first = dataclasses.replace(trace, output_tokens=np.ones_like(trace.output_tokens))
     accepted = admissible(first, prefill.config, prefill.num_kv_blocks)
     accepted &= admissible(trace, decode.config, decode.num_kv_blocks)
+    later = dataclasses.replace(trace, arrival_s=np.full(trace.num_requests, np.inf))
     fails = np.zeros(trace.num_requests, np.bool_) if plan.fails is None else plan.fails
     limits = [pool_limits(trace, pool, identities) for pool in (prefill, decode)]
     k = int(accepted.sum())
@@ -120,7 +121,7 @@ def build_plan(plan: PoolPlan, identities: bool) -> BuiltPlan:
         limits[0],
         limits[1],
         build_columns(first, accepted, limits[0], prefill, here),
-        without_arrivals(build_columns(trace, accepted, limits[1], decode, there)),
+        build_columns(later, accepted, limits[1], decode, there),
     )
 
 
@@ -142,13 +143,6 @@ def build_columns(
     length = resolved(pool.config, "max_model_len")
     requests = build_requests(trace, accepted, limits, pool.model.frontend_in_s, length)
     return Columns(requests, build_prefixes(trace, accepted, requests, limits), script)
-
-
-def without_arrivals(columns: Columns) -> Columns:
-    """The same requests, none of which has arrived. Under priorities their order by arrival at a
-    decode replica comes later."""
-    columns.requests.visible_s[:] = np.inf
-    return columns
 
 
 def build_replicas(built: BuiltPlan) -> tuple[list[Replica], list[Replica]]:
