@@ -188,10 +188,10 @@ class PoolRun:
         if new:
             now = float(replica.state.tally.times[SCHEDULE_AT])
             moves = replica.transfers.moves
-            self.loading[i] = [s for s in self.loading[i] if moves.end_s[s] > now] + new
-            for slot in self.loading[i]:
+            for slot in self.loading[i] + new:  # a later one postpones the others
                 place = self.places[replica.requests[slot]]
                 self.prefill[place.replica].sent(place.slot, float(moves.end_s[slot]))
+            self.loading[i] = [s for s in self.loading[i] + new if moves.end_s[s] > now]
         return moved
 
     def _run_prefill(self, i: int) -> bool:

@@ -64,7 +64,7 @@ def run(drawn: Drawn) -> PoolSimulation:
     )
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(400))
 def test_both_engines_do_what_their_twins_do(seed: int) -> None:
     """Given when its transfers ended, the twin of each engine makes the same tokens at the same
     times. An effect always comes after its cause, so only one history is consistent with both."""
