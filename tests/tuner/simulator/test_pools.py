@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from transfer_reference import TransferReference
 
@@ -16,6 +17,7 @@ from tuner.simulator.difftest.cases import random_case
 from tuner.simulator.difftest.compare import MODEL
 from tuner.simulator.difftest.shrink import take_requests
 from tuner.simulator.difftest.transfer_cases import Move, TransferCase, run_transfer_other
+from tuner.simulator.state import FloatArray
 
 KV_BYTES = 1000.0
 HOP_S = MODEL.frontend_out_s + MODEL.frontend_in_s
@@ -27,7 +29,7 @@ class Drawn:
     prefill: Pool
     decode: Pool
     link: Link
-    fails: np.ndarray
+    fails: npt.NDArray[np.bool_]
 
 
 def draw(seed: int, replicas: tuple[int, int] = (1, 1)) -> Drawn:
@@ -53,6 +55,19 @@ def draw(seed: int, replicas: tuple[int, int] = (1, 1)) -> Drawn:
     return Drawn(case.trace, prefill, decode, link, fails)
 
 
+def exact_difference(end_s: FloatArray, start_s: FloatArray) -> FloatArray:
+    """What added to `start_s` gives `end_s` to the last bit, so that ties stay ties."""
+    difference = end_s - start_s
+    for _ in range(4):
+        difference = np.where(
+            start_s + difference < end_s, np.nextafter(difference, np.inf), difference
+        )
+        difference = np.where(
+            start_s + difference > end_s, np.nextafter(difference, -np.inf), difference
+        )
+    return difference
+
+
 def run(drawn: Drawn) -> PoolSimulation:
     return simulate_pools(
         drawn.trace,
@@ -64,7 +79,7 @@ def run(drawn: Drawn) -> PoolSimulation:
     )
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", range(100))
 def test_both_engines_do_what_their_twins_do(seed: int) -> None:
     """Given when its transfers ended, the twin of each engine makes the same tokens at the same
     times. An effect always comes after its cause, so only one history is consistent with both."""
@@ -75,7 +90,7 @@ def test_both_engines_do_what_their_twins_do(seed: int) -> None:
         pytest.skip("one of the engines hangs")
     out = result.outcomes
     assert (out.status != Status.REJECTED).all()
-    wait_s = result.load_end_s - result.prefill_s
+    wait_s = exact_difference(result.load_end_s, result.prefill_s)
     first = dataclasses.replace(drawn.trace, output_tokens=np.ones_like(drawn.trace.output_tokens))
     moves = tuple(Move(False, True, False, float(w)) for w in wait_s)
     prefill = TransferCase(
@@ -86,9 +101,9 @@ def test_both_engines_do_what_their_twins_do(seed: int) -> None:
 
     order = np.lexsort((np.arange(out.num_requests), result.prefill_s))
     trace = take_requests(drawn.trace, order)
-    start_s = result.prefill_s[order] + HOP_S
-    trace = dataclasses.replace(trace, arrival_s=start_s - MODEL.frontend_in_s)
-    load_s = (result.load_end_s - result.load_start_s)[order]
+    sent_s = exact_difference(result.prefill_s + HOP_S, np.float64(MODEL.frontend_in_s))
+    trace = dataclasses.replace(trace, arrival_s=sent_s[order])
+    load_s = exact_difference(result.load_end_s, result.load_start_s)[order]
     failing = drawn.fails[order]
     decode = TransferCase(
         drawn.decode.config,
@@ -112,7 +127,7 @@ def test_both_engines_do_what_their_twins_do(seed: int) -> None:
         np.testing.assert_allclose(shown, expected, rtol=1e-7)
 
 
-def shared_ends(starts: np.ndarray, sizes: np.ndarray, rate: float) -> np.ndarray:
+def shared_ends(starts: FloatArray, sizes: FloatArray, rate: float) -> FloatArray:
     """When transfers end that share a link equally, by looking at every change."""
     left, ends, now = sizes.astype(float), np.full(sizes.size, np.nan), 0.0
     while np.isnan(ends).any():

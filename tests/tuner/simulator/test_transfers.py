@@ -21,6 +21,7 @@ from tuner.simulator.difftest.transfer_cases import (
     run_transfer_kernel,
     run_transfer_other,
 )
+from tuner.simulator.difftest.transfer_search import search_transfer_differences
 from tuner.simulator.state import ALL_DONE, NUM_PREEMPTIONS, NUM_STEPS
 from tuner.simulator.transfer_arrays import FAILED
 
@@ -142,6 +143,13 @@ def test_a_wrong_rule_is_found(wrong: type[TransferReference]) -> None:
         compare_transfers(random_transfer_case(seed), wrong)[0] is not None
         for seed in range(4 * CASES)
     )
+
+
+def test_a_difference_is_cut_to_the_first_requests_that_show_it() -> None:
+    found = search_transfer_differences(FreedAtOnce, range(CASES))
+    assert found.differs
+    assert "differs; shrunk to" in found.text
+    assert "hands_over=True" in found.text
 
 
 CONFIG = EngineConfig(
