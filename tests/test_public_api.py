@@ -44,6 +44,9 @@ SIGNATURES = {
         "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, timeline, "
         "concurrency, encoder, acceptance)"
     ),
+    "tuner.simulator.simulate_pools": (
+        "(trace, prefill, decode, link, *, kv_bytes_per_token, itl_limit_s, seed, fails)"
+    ),
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",
     "tuner.windows.draw_windows": "(trace, num_windows)",

@@ -36,6 +36,8 @@ from tuner.simulator.state import (
     State,
 )
 from tuner.simulator.tables import hash_full_blocks
+from tuner.simulator.transfer_arrays import Transfers
+from tuner.simulator.transfers import hold_blocks
 
 
 @inner
@@ -131,7 +133,7 @@ def commit_chunks(state: State, limits: Limits, end: float) -> None:
 
 
 @inner
-def release_finished(state: State, limits: Limits, head: int) -> None:
+def release_finished(state: State, limits: Limits, head: int, transfers: Transfers | None) -> None:
     """The output of a step has been processed: its finished requests give up slot and blocks."""
     counts = state.tally.counts
     r = counts[head]
@@ -141,7 +143,11 @@ def release_finished(state: State, limits: Limits, head: int) -> None:
             computed = computed_tokens(state, r)
             if limits.identities:
                 hash_full_blocks(state, limits, r, computed)
-            free_blocks(state, limits, r, computed)
+            held = False
+            if transfers is not None:
+                held = hold_blocks(transfers, state, r)
+            if not held:
+                free_blocks(state, limits, r, computed)
             state.progress.phase[r] = DONE
         r = state.links.kind_next[r]
     counts[head] = NONE

@@ -38,6 +38,7 @@ from tuner.simulator.state import (
     State,
     Tally,
 )
+from tuner.simulator.transfer_arrays import Transfers
 
 
 class Inputs(NamedTuple):
@@ -46,6 +47,7 @@ class Inputs(NamedTuple):
     requests: Requests
     prefixes: Prefixes
     vision: Vision | None
+    transfers: Transfers | None = None
 
 
 def allocate(inputs: Inputs, limits: Limits, num_kv_blocks: int, itl_limit_s: FloatArray) -> State:
@@ -85,6 +87,7 @@ def allocate(inputs: Inputs, limits: Limits, num_kv_blocks: int, itl_limit_s: Fl
         prefixes=inputs.prefixes,
         pool=pool,
         vision=inputs.vision,
+        transfers=inputs.transfers,
     )
 
 

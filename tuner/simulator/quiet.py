@@ -29,12 +29,13 @@ from tuner.simulator.state import (
     State,
 )
 from tuner.simulator.tables import grow_crossing
+from tuner.simulator.transfers import next_transfer_s, until_s
 
 
 @inner
 def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: FloatArray) -> None:
     """Run pure decode steps until anything else can happen: an arrival that may be admitted, a
-    decode's last step, a shortage of blocks, or the recorded window."""
+    decode's last step, a shortage of blocks, the end of a transfer, or the recorded window."""
     counts, times, crossing = state.tally.counts, state.tally.times, state.tally.crossing
     ring, visible_s = state.tally.ring, state.requests.visible_s
     closed = counts[BLOCKED] == 1 and not limits.adaptive  # whose cap falls with every arrival
@@ -42,6 +43,7 @@ def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: Floa
     next_s = visible_s[counts[VISIBLE]] if open_door else np.inf
     if times[SCHEDULE_AT] < limits.record_until_s:
         next_s = min(next_s, limits.record_from_s)
+    next_s = min(next_s, next_transfer_s(state.transfers), until_s(state.transfers))
     decodes, running = counts[NUM_DECODES], counts[NUM_RUNNING]
     room = state.log.gap_s.size - 1 - running
     if limits.timeline:  # a gap for every step here

@@ -14,6 +14,7 @@ from tuner.simulator.state import (
     DECODING,
     ENCODES,
     FREE_BLOCKS,
+    HOLDS,
     NEXT,
     NONE,
     NUM_ROWS,
@@ -31,6 +32,8 @@ from tuner.simulator.state import (
     Limits,
     State,
 )
+from tuner.simulator.transfer_arrays import KV_HEAD, Transfers
+from tuner.simulator.transfers import ends_now
 
 
 @inner
@@ -117,3 +120,14 @@ def record_queues(state: State, limits: Limits) -> None:
         r = links.order_next[r]
     for i in range(counts[NEXT], counts[VISIBLE]):
         add_row(state, i, WAITS, 0)
+
+
+@inner
+def record_with_kv(transfers: Transfers, state: State) -> None:
+    """A row for every request that waits with KV blocks, in order of their queue; what has been
+    reported with the step's output counts."""
+    r = transfers.counts[KV_HEAD]
+    while r != NONE:
+        if not ends_now(transfers, state, r):
+            add_row(state, r, HOLDS, 0)
+        r = transfers.moves.next[r]

@@ -48,6 +48,8 @@ from tuner.simulator.tables import (
     grow_table,
     hash_full_blocks,
 )
+from tuner.simulator.transfer_arrays import Transfers
+from tuner.simulator.transfers import chunk_blocks, defers_frees, num_with_kv
 from tuner.simulator.victims import preempt
 from tuner.simulator.waiting import num_waiting, pop_waiting, waiting_head
 
@@ -55,7 +57,7 @@ from tuner.simulator.waiting import num_waiting, pop_waiting, waiting_head
 @inner
 def current_threshold(state: State, limits: Limits) -> int:
     """Long-prefill cap of this step, 0 for none: off for a lone request, adaptive floor."""
-    present = state.tally.counts[NUM_RUNNING] + num_waiting(state)
+    present = state.tally.counts[NUM_RUNNING] + num_waiting(state) + num_with_kv(state.transfers)
     if limits.threshold == 0 or present <= 1:
         return 0
     if limits.adaptive:
@@ -80,12 +82,14 @@ def remaining_tokens(state: State, r: int) -> int:
 
 
 @inner
-def schedule_running(state: State, limits: Limits, threshold: int) -> tuple[int, int]:
+def schedule_running(
+    state: State, limits: Limits, threshold: int, transfers: Transfers | None
+) -> tuple[int, int]:
     """The running pass: a token for every decode, a chunk for every partial prefill.
 
     Returns (budget left, number preempted). Writes chunks and FREE_BLOCKS. With identities it
-    matters which blocks a victim leaves to whom, so nothing is done when they do not suffice and
-    the number is -1: go through the list one by one.
+    matters which blocks a victim leaves to whom, and with a KV connector who may be one, so nothing
+    is done when they do not suffice and the number is -1: go through the list one by one.
     """
     counts = state.tally.counts
     left = limits.token_budget - counts[NUM_DECODES]
@@ -95,17 +99,20 @@ def schedule_running(state: State, limits: Limits, threshold: int) -> tuple[int,
         n = chunk_size(remaining_tokens(state, r), threshold, left)
         state.progress.chunk[r] = n
         left -= n
-        need += extra_blocks(limits, state.progress.computed[r], n)
+        if transfers is None:
+            need += extra_blocks(limits, state.progress.computed[r], n)
+        else:
+            need += chunk_blocks(state, limits, r)
         r = state.links.kind_next[r]
+    if (limits.identities or defers_frees(transfers)) and need > counts[FREE_BLOCKS]:
+        return left, -1
     if limits.identities:
-        if need > counts[FREE_BLOCKS]:
-            return left, -1
         grow_running(state, limits)
         return left, 0
     preempted = 0
     while need > counts[FREE_BLOCKS]:
         r = counts[RUN_TAIL]
-        need -= blocks_wanted(state, limits, r)
+        need -= blocks_wanted(state, limits, r, transfers)
         preempt(state, limits, r, 0)
         preempted += 1
     counts[FREE_BLOCKS] -= need
@@ -127,10 +134,12 @@ def grow_running(state: State, limits: Limits) -> None:
 
 
 @inner
-def blocks_wanted(state: State, limits: Limits, r: int) -> int:
+def blocks_wanted(state: State, limits: Limits, r: int, transfers: Transfers | None) -> int:
     """New blocks that the running request `r` wants in this step."""
     phase = state.progress.phase[r]
     if phase == PREFILLING:
+        if transfers is not None:
+            return chunk_blocks(state, limits, r)
         return extra_blocks(limits, state.progress.computed[r], state.progress.chunk[r])
     if phase == DECODING:
         return 1 if computed_tokens(state, r) % limits.block_size == 0 else 0
@@ -146,22 +155,9 @@ def admit_waiting(state: State, limits: Limits, threshold: int, left: int) -> No
     counts = state.tally.counts
     r = waiting_head(state, limits)
     while r != NONE and left > 0 and counts[NUM_RUNNING] < limits.max_active:
-        hits, idle = 0, 0
-        known = remaining_tokens(state, r)
-        if limits.identities:
-            hits, idle = find_hits(state, limits, r, known)
-        cached = hits * limits.block_size
-        n = chunk_size(known - cached, threshold, known)
-        if not limits.chunked and n > left:
-            break
-        n = min(n, left)
         image_budget = encoder_left(state.vision)
-        n = schedule_encoder_inputs(state.vision, limits, r, cached, n)
+        hits, n = fit_waiting(state, limits, r, threshold, left)
         if n == 0:
-            break
-        wanted = known if limits.reserve_full else cached + n
-        if not can_admit(state, limits, wanted, hits, idle):
-            refuse_encoder_inputs(state.vision, r)
             break
         pop_waiting(state, limits)
         start_prefill(state, limits, r, hits, n)
@@ -169,6 +165,27 @@ def admit_waiting(state: State, limits: Limits, threshold: int, left: int) -> No
         left -= n
         r = waiting_head(state, limits)
     counts[BLOCKED] = 1 if r != NONE else 0
+
+
+@inner
+def fit_waiting(state: State, limits: Limits, r: int, threshold: int, left: int) -> tuple[int, int]:
+    """(hit blocks, tokens) of the waiting `r` if it were admitted; 0 tokens when it must wait."""
+    hits, idle = 0, 0
+    known = remaining_tokens(state, r)
+    if limits.identities:
+        hits, idle = find_hits(state, limits, r, known)
+    cached = hits * limits.block_size
+    n = chunk_size(known - cached, threshold, known)
+    if not limits.chunked and n > left:
+        return hits, 0
+    n = schedule_encoder_inputs(state.vision, limits, r, cached, min(n, left))
+    if n == 0:
+        return hits, 0
+    wanted = known if limits.reserve_full else cached + n
+    if not can_admit(state, limits, wanted, hits, idle):
+        refuse_encoder_inputs(state.vision, r)
+        return hits, 0
+    return hits, n
 
 
 @inner

@@ -34,6 +34,8 @@ from tuner.simulator.state import (
     State,
 )
 from tuner.simulator.tables import hash_full_blocks
+from tuner.simulator.transfer_arrays import Transfers
+from tuner.simulator.transfers import is_fenced
 from tuner.simulator.victims import pick_victim, preempt
 
 
@@ -52,24 +54,32 @@ def wanted_tokens(state: State, limits: Limits, r: int, threshold: int, left: in
 
 
 @inner
-def schedule_each(state: State, limits: Limits, threshold: int) -> tuple[int, int]:
+def schedule_each(
+    state: State, limits: Limits, threshold: int, transfers: Transfers | None
+) -> tuple[int, int]:
     """The running pass in list order; decodes beyond the budget are late.
 
     Returns (budget left, number preempted). `Progress.chunk` also says 1 or 0 for decodes. A
-    request that preempts itself ends the pass: those behind it get nothing in this step.
+    request that preempts itself ends the pass: those behind it get nothing in this step. So does
+    one whose victim is fenced, but what is left of the budget then goes to waiting requests.
     """
     counts, chunk = state.tally.counts, state.progress.chunk
-    left, preempted = limits.token_budget, 0
+    left, preempted, fenced = limits.token_budget, 0, False
     r = counts[RUN_HEAD]
     while r != NONE:
         image_budget = encoder_left(state.vision)
-        n = wanted_tokens(state, limits, r, threshold, left)
+        n = 0 if fenced else wanted_tokens(state, limits, r, threshold, left)
         chunk[r] = n
-        need = blocks_wanted(state, limits, r) if n > 0 else 0
+        need = blocks_wanted(state, limits, r, transfers) if n > 0 else 0
         gone = False
         after = NONE
         while need > counts[FREE_BLOCKS] and not gone:
             after = state.links.order_next[r]
+            if transfers is not None:
+                fenced = is_fenced(transfers, state, pick_victim(state, limits))
+            if fenced:
+                n, need, chunk[r] = 0, 0, 0
+                continue
             refund, gone = preempt_for(state, limits, r)
             left += refund
             preempted += 1

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tuner.simulator.image_arrays import Vision
 from tuner.simulator.pool_arrays import Pool, Prefixes
 from tuner.simulator.step_arrays import Record, Steps
+from tuner.simulator.transfer_arrays import Transfers
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -32,9 +33,10 @@ DONE = 4
 # Status of a kernel call.
 ALL_DONE = 0
 LOG_FULL = 1  # give the log more room and call again
-STUCK = 2  # nothing runs, nothing can be admitted, nothing arrives
+STUCK = 2  # nothing runs, nothing can be admitted, nothing arrives (before `UNTIL`)
 BLOCKS_MATTER = 3  # a preempted request may hit its own blocks: run again with identities
 ENDLESS = 4  # the engine preempts the same requests for ever
+PAUSED = 5  # the next schedule() call must wait for other engines
 
 # Indices of Tally.counts.
 NUM_RUNNING = 0  # PREFILLING + DECODING + FINISHING
@@ -77,6 +79,7 @@ NUM_COUNTS = 34
 PREEMPTED = -1
 RUNS = -2  # running when the step's output has been seen
 WAITS = -3  # waiting then
+HOLDS = -5  # waiting with KV blocks then (kv_holding_waiting)
 ENCODES = -4  # the encoder computes `Record.before` tokens of its images
 
 # Indices of Tally.times.
@@ -262,3 +265,5 @@ class State(NamedTuple):
     pool: Pool
     vision: Vision | None
     """None for text, for which the kernels are compiled without images"""
+    transfers: Transfers | None = None
+    """None for an engine without a KV connector, for which the kernels are compiled without it"""

