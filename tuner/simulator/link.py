@@ -41,14 +41,17 @@ def drain_link(transfers: Transfers, now: float) -> None:
         num, least = loads_left(transfers, 0.0)
         if num == 0:
             break
-        step_s = min(now - at, least * num / rate)
-        moved = least if step_s * rate >= least * num else step_s * rate / num
+        step_s = least * num / rate
+        moved = least  # to the last bit, so that every turn but the last ends a load
+        if step_s > now - at:
+            step_s = now - at
+            moved = step_s * rate / num
         r = transfers.counts[KV_HEAD]
         while r != NONE:
             if moves.stage[r] == LOADING and moves.left_bytes[r] > 0.0:
                 moves.left_bytes[r] -= moved
             r = moves.next[r]
-        at += step_s
+        at = now if step_s == now - at else at + step_s
     times[LINK_AT] = now
 
 
