@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from transfer_reference import TransferReference
 
+from profiler.engine_config import EngineConfig
 from profiler.errors import SimulationError
 from profiler.outcomes import Status
 from profiler.traffic.trace import Trace
@@ -208,3 +209,23 @@ def test_a_link_without_latency_is_refused() -> None:
     drawn = draw(0)
     with pytest.raises(SimulationError, match=r"latency of a link must be above 0 s, got 0\.0"):
         run(dataclasses.replace(drawn, link=Link(0.0, 1e6)))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("seed", [5, 15, 22, 30, 34, 52])
+def test_a_shared_link_counts_to_the_end_whatever_is_rounded(seed: int) -> None:
+    """Late in a run a double does not hold the time that the rest of a load takes."""
+    config = EngineConfig(
+        max_num_batched_tokens=512, max_num_seqs=64, max_model_len=1024, block_size=16
+    )
+    rng = np.random.default_rng(seed)
+    late_s = float(rng.choice([600.0, 3600.0, 1e6, 3.6e7]))
+    burst = late_s + np.cumsum(rng.exponential(rng.choice([1e-3, 0.02]), 40))
+    drawn = Drawn(
+        Trace(np.concatenate([[0.0], burst]), rng.integers(20, 900, 41), rng.integers(1, 20, 41)),
+        Pool(config, MODEL, 4000),
+        Pool(config, MODEL, 4000, kv_role="kv_consumer"),
+        Link(1e-6, float(rng.choice([1e5, 1e6, 1.23e7, 3e9])), True),
+        np.zeros(41, np.bool_),
+    )
+    assert (run(drawn).outcomes.status == Status.FINISHED).all()
