@@ -13,7 +13,7 @@ Life cycle
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
@@ -87,6 +87,13 @@ class Requests:
     step_budget: int | None = None
     """profiling only: most tokens per step while these requests run, at most the token budget"""
     seed: int = 0
+
+
+def kv_blocks_at(budget: int, by_budget: Sequence[Sequence[int]]) -> int:
+    """KV blocks at a token budget, from (token budget, KV blocks) pairs, ascending: linear between
+    them, the nearest one beyond. The activations of larger steps leave room for fewer."""
+    budgets, blocks = zip(*by_budget, strict=True)
+    return int(np.interp(budget, budgets, blocks))
 
 
 class Engine(Protocol):

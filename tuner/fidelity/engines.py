@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiler.engine_config import EngineConfig
-from profiler.engines.base import Progress
+from profiler.engines.base import Progress, kv_blocks_at
 from profiler.engines.silicon.build import build_silicon, complete
 from profiler.engines.silicon.source import open_model, open_published
 from profiler.engines.silicon.spec import SiliconSpec, Terms
@@ -54,8 +54,7 @@ class Engine:
 
     def num_kv_blocks(self, budget: int) -> int:
         """KV blocks when the engine is started with this token budget."""
-        budgets, blocks = zip(*self.kv_blocks_by_budget, strict=True)
-        return int(np.interp(budget, budgets, blocks))
+        return kv_blocks_at(budget, self.kv_blocks_by_budget)
 
     def kv_share(self, budget: int) -> float:
         """Part of a GPU's memory that is left for KV."""

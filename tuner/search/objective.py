@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profiler.engine_config import EngineConfig
+from profiler.engines.base import kv_blocks_at
 from profiler.engines.rehearsal import REHEARSAL
 from profiler.errors import KnobError, LatencyModelError, SimulationError, StudyError
 from profiler.latency.base import StepTimeModel
@@ -85,13 +86,12 @@ class Problem:
         )
 
     def kv_blocks(self, full: EngineConfig) -> int:
-        """KV blocks of the engine with `full`: activations of a larger step leave room for less."""
+        """KV blocks of the engine with `full`."""
         if full.num_gpu_blocks_override:
             return full.num_gpu_blocks_override
         if not self.kv_blocks_by_budget or full.max_num_batched_tokens is None:
             return self.num_kv_blocks
-        budgets, blocks = zip(*self.kv_blocks_by_budget, strict=True)
-        return int(np.interp(full.max_num_batched_tokens, budgets, blocks))
+        return kv_blocks_at(full.max_num_batched_tokens, self.kv_blocks_by_budget)
 
     def evaluate(self, config: EngineConfig, *, seed: int = 0) -> Metrics:
         """Predicted metrics of `config` over every window.

@@ -282,12 +282,12 @@ def _points(trials: list[Trial]) -> list[dict[str, Any]]:
         {
             "number": t.number,
             "settings": t.settings,
-            **{name: t.metrics.to_dict()[name] for name in _SHOWN},
+            **{name: figures[name] for name in _SHOWN},
             "feasible": t.feasible,
             "on_front": t.number in best,
         }
         for t in trials
-        if t.metrics is not None
+        if t.metrics is not None and (figures := t.metrics.to_dict())
     ]
 
 

@@ -12,11 +12,11 @@ from tuner.simulator.gap_store import GapStore
 from tuner.simulator.kernel import run_all
 from tuner.simulator.memory import Inputs
 from tuner.simulator.pool_arrays import Prefixes
+from tuner.simulator.run import run_to_end
 from tuner.simulator.state import (
     ALL_DONE,
     BLOCKS_MATTER,
     ENDLESS,
-    LOG_FULL,
     SCHEDULE_AT,
     STUCK,
     VISIBLE,
@@ -123,11 +123,7 @@ class Replica:
         if self.clock_s >= until_s:
             return False
         self.transfers.times[UNTIL] = until_s
-        while True:
-            self.status = run_all(self.state, self.limits, self.pool.params, self.pool.jitter)
-            if self.status != LOG_FULL:
-                break
-            self.state = self.gaps.make_room(self.state)
+        self.state, self.status = run_to_end(self.state, self.call_kernel, self.gaps)
         if self.status == BLOCKS_MATTER:
             raise BlocksMatter
         if self.status == ENDLESS:
@@ -136,6 +132,10 @@ class Replica:
                 "give its pool more KV blocks"
             )
         return True
+
+    def call_kernel(self, state: State) -> int:
+        """A `KernelCall`."""
+        return int(run_all(state, self.limits, self.pool.params, self.pool.jitter))
 
     def receive(self, request: int, columns: Columns, visible_s: float) -> None:
         """`request`, described by row `request` of `columns`, reaches the scheduler."""

@@ -170,7 +170,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
     if concurrency is not None:
         require_all(accepted)
     jitter = draw_jitter(model.residuals, seed)
-    drafts: Drafts | None = None
+    drafts = None
     if limits.num_drafts:
         luck = build_acceptance(trace, limits.num_drafts, acceptance, seed)
         drafts = build_drafts(luck, accepted, limits, itl_limit_s.size)
@@ -187,12 +187,8 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         state, status = run_to_end(state, run, gaps)
         spent += time.perf_counter() - started
         limits = limits._replace(identities=True)
-    hangs = status == STUCK and limits.images and limits.reads_ahead > 0
-    if status == STUCK and not hangs:
-        raise SimulationError(
-            "the simulated engine cannot go on: requests wait and nothing runs; "
-            f"this is a defect of the simulator, please report it with {config}"
-        )
+    if status == STUCK:
+        require_hang(limits, config)
     outcomes = gather(trace, accepted, state, gaps, model.frontend_out_s)
     if concurrency is not None:
         sent_s = state.requests.visible_s - model.frontend_in_s
@@ -203,7 +199,7 @@ def simulate(  # noqa: PLR0913  (keyword-only options)
         num_steps=int(counts[NUM_STEPS]),
         num_preemptions=int(counts[NUM_PREEMPTIONS]),
         cached_tokens=int(counts[CACHED_TOKENS]),
-        endless=hangs or status == ENDLESS,
+        endless=status in (STUCK, ENDLESS),
         simulation_s=spent,
         admitted_s=spread(state.progress.admitted_s, accepted),
         worst_own_gap=gather_own_gap(accepted, state),
@@ -231,6 +227,16 @@ def require_all(accepted: npt.NDArray[np.bool_]) -> None:
         raise SimulationError(
             f"{int((~accepted).sum())} requests are longer than max_model_len or than the KV "
             "pool; a closed loop takes only traffic that the engine accepts, cut it first"
+        )
+
+
+def require_hang(limits: Limits, config: EngineConfig) -> None:
+    """Raise `SimulationError` where nothing can go on although the engine itself would not hang; it
+    does when its drafter reads on into an image."""
+    if not (limits.images and limits.reads_ahead > 0):
+        raise SimulationError(
+            "the simulated engine cannot go on: requests wait and nothing runs; "
+            f"this is a defect of the simulator, please report it with {config}"
         )
 
 

@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from profiler.engine_config import EngineConfig
-from profiler.engines.base import EngineSpec
+from profiler.engines.base import EngineSpec, kv_blocks_at
 from profiler.engines.vllm.spec import REHEARSAL_WORKER
 from profiler.errors import KnobError
 
@@ -115,8 +113,7 @@ def _kv_blocks(facts: dict[str, Any], budget: int | None) -> int | None:
     if not known or budget is None:
         blocks: int | None = facts.get("num_kv_blocks")
         return blocks
-    budgets, counts = zip(*known, strict=True)
-    return int(np.interp(budget, budgets, counts))
+    return kv_blocks_at(budget, known)
 
 
 def _profile_facts(model_file: Path) -> dict[str, Any]:

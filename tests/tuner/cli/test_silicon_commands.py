@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from profiler.engines.silicon.fitted import fitted_terms
 from profiler.engines.silicon.spec import Terms
 from profiler.errors import StudyError
-from tuner.cli.app import main
 from tuner.cli.predict import FITTED_TERMS, terms_without
 from tuner.results import RunFolder, Verdict
 from tuner.search.progress import SilentUi
@@ -35,23 +33,6 @@ def needs_data() -> None:
     pytest.importorskip(
         "aiconfigurator_core", reason="the published GPU data is not installed: stallfree[silicon]"
     )
-
-
-@pytest.fixture
-def stallfree(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs a command in this process: (exit code, stdout, stderr)."""
-
-    def run(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["stallfree", *(str(w) for w in words)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def test_a_profile_for_a_gpu_and_a_simulation_with_it(stallfree, tmp_path: Path) -> None:

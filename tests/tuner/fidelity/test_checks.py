@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_row import ROW as MADE
 
 from profiler.engine_config import EngineConfig
 from profiler.engines.silicon.shapes import Shapes, as_samples
@@ -14,24 +15,9 @@ from profiler.latency.params import plain_params
 from profiler.latency.region import SampledRegion, columns_of
 from tuner.fidelity.checks import HELD_BACK, TIGHT, TOO_FAST, contradiction, contradictions
 from tuner.fidelity.engines import Engine
-from tuner.fidelity.rows import Row
 from tuner.fidelity.servers import spec_of
 
-ROW = Row(
-    id="r",
-    model="meta-llama/Llama-3.1-70B",
-    system="h200_sxm",
-    gemm_dtype="fp8",
-    tp=4,
-    expert_parallel=False,
-    isl=1000,
-    osl=1000,
-    concurrency=10,
-    ttft_s=0.1,
-    tpot_s=0.01,
-    engine_version="",
-    measured="2025-10-29",
-)
+ROW = replace(MADE, isl=1000, osl=1000, concurrency=10)
 """a request takes 9.1 s"""
 
 

@@ -5,22 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from made_row import ROW as MADE
 
 from tuner.fidelity.rows import Row
 from tuner.fidelity.servers import Server, config_of, server_of, spec_of
 
-ROW = Row(
-    id="r",
+ROW = replace(
+    MADE,
     model="MiniMaxAI/MiniMax-M2.5",
     system="b200_sxm",
-    gemm_dtype="fp8",
-    tp=4,
     expert_parallel=True,
-    isl=1024,
-    osl=1024,
-    concurrency=4,
-    ttft_s=0.1,
-    tpot_s=0.01,
     engine_version="0.19.0",
     measured="2026-04-22",
 )
