@@ -38,6 +38,8 @@ class Pool:
     num_kv_blocks: int
     """of one replica, the null block included"""
     num_replicas: int = 1
+    num_gpus: int = 1
+    """of one replica"""
     kv_role: str = "kv_both"
     """vLLM's: kv_producer, kv_consumer or kv_both (what its NIXL examples use on both sides)"""
     kv_load_failure_policy: str = "fail"
