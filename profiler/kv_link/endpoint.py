@@ -47,7 +47,7 @@ class Endpoint:
     def __init__(self, name: str, size_bytes: int, block_bytes: int) -> None:
         from nixl._api import nixl_agent, nixl_agent_config
 
-        with _resting_progress_thread():
+        with resting_progress_thread():
             self._agent = nixl_agent(name, nixl_agent_config(backends=["UCX"]))
         self._size, self._block = size_bytes, block_bytes
         self._rng = np.random.default_rng(zlib.crc32(name.encode()))
@@ -112,7 +112,7 @@ class Endpoint:
 
 
 @contextmanager
-def _resting_progress_thread() -> Iterator[None]:
+def resting_progress_thread() -> Iterator[None]:
     """Let the progress thread of an agent made meanwhile rest between two looks."""
     import nixl._api
 

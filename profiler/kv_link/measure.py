@@ -21,8 +21,9 @@ from profiler.kv_link.artefact import LinkProfile, SizeResult
 from profiler.kv_link.fit import fit_link
 from profiler.provenance import provenance_now
 
+ENDPOINT = "profiler.kv_link.endpoint"
 _MIB = 1 << 20
-_OPEN_TIMEOUT_S = 120.0
+OPEN_TIMEOUT_S = 120.0
 _READ_TIMEOUT_S = 300.0
 _LOG_LINES = 12
 
@@ -101,10 +102,10 @@ def _open_both(sender: _End, reader: _End, plan: LinkPlan) -> None:
     for end in (sender, reader):
         size = {"size_bytes": plan.memory_bytes, "block_bytes": plan.block_bytes}
         end.send({"command": "open", "name": end.name, **size})
-    there = sender.receive(_OPEN_TIMEOUT_S)
-    reader.receive(_OPEN_TIMEOUT_S)
+    there = sender.receive(OPEN_TIMEOUT_S)
+    reader.receive(OPEN_TIMEOUT_S)
     reader.send({"command": "meet", "metadata": there["metadata"], "address": there["address"]})
-    reader.receive(_OPEN_TIMEOUT_S)
+    reader.receive(OPEN_TIMEOUT_S)
 
 
 def _read(sender: _End, reader: _End, size: int, plan: LinkPlan) -> list[float]:
@@ -164,7 +165,7 @@ class _End:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self._log = name, folder / f"{name}.log"
-        self._child = Child("profiler.kv_link.endpoint", dict(os.environ), self._log)
+        self._child = Child(ENDPOINT, dict(os.environ), self._log)
 
     def send(self, message: dict[str, Any]) -> None:
         self._child.send(message)

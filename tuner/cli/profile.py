@@ -113,7 +113,8 @@ def profile(
 
     With --kv-link: real transfers of several sizes, made as vLLM's NIXL connector makes them, and
     fitted to latency + bytes / bandwidth; the file can be named wherever a link is (see
-    `stallfree links`). UCX_ variables of the environment choose the transport, for example UCX_TLS=tcp,self.
+    `stallfree links`). UCX_ variables of the environment choose the transport, for example
+    UCX_TLS=tcp,self.
     """
     from profiler.errors import StudyError
     from tuner.cli.console import RichUi, print_json, run_folder, stdout
