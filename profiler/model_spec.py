@@ -98,10 +98,10 @@ def latent_size(text: Mapping[str, Any]) -> int:
     Mirrors `is_deepseek_mla` and `get_head_size` of vLLM 0.32's
     `vllm/transformers_utils/model_arch_config_convertor.py`.
     """
-    rank = text.get("kv_lora_rank")
-    if not isinstance(rank, int) or text.get("model_type") in _NO_LATENT:
+    rank = _count(text, "kv_lora_rank", 0)
+    if not rank or text.get("model_type") in _NO_LATENT:
         return 0
-    return rank + int(text.get("qk_rope_head_dim") or 0)
+    return rank + _count(text, "qk_rope_head_dim", 0)
 
 
 def index_cache_bytes(text: Mapping[str, Any]) -> int:
@@ -112,15 +112,23 @@ def index_cache_bytes(text: Mapping[str, Any]) -> int:
     Mirrors `Indexer` and `DeepseekV2MLAAttention` of vLLM 0.32's
     `vllm/model_executor/models/deepseek_v2.py`.
     """
-    size = int(text.get("index_head_dim") or 0)
-    layers = int(text.get("num_hidden_layers") or 0)
+    size, layers = _count(text, "index_head_dim", 0), _count(text, "num_hidden_layers", 0)
     pattern = text.get("index_topk_pattern")
-    if pattern is not None:
+    if isinstance(pattern, str | list):
         own = layers - list(pattern[:layers]).count("S")
     else:
-        every, offset = text.get("index_topk_freq", 1), text.get("index_skip_topk_offset", 2)
-        own = sum(max(i - offset + 1, 0) % every == 0 for i in range(layers))
+        every, offset = (
+            _count(text, "index_topk_freq", 1),
+            _count(text, "index_skip_topk_offset", 2),
+        )
+        own = sum(max(i - offset + 1, 0) % max(every, 1) == 0 for i in range(layers))
     return own * (size + size // 128 * 4)
+
+
+def _count(text: Mapping[str, Any], name: str, default: int) -> int:
+    """An optional whole number."""
+    value = text.get(name)
+    return value if isinstance(value, int) and value >= 0 else default
 
 
 def _quantization_beside(folder: Path) -> Any:

@@ -45,8 +45,9 @@ class LinkPlan:
     def check(self) -> None:
         """Raise `LinkError` for what cannot be measured."""
         wrong = ""
-        if len(set(self.sizes_bytes)) < 2 or min(self.sizes_bytes) < self.block_bytes:
-            wrong = "sizes must be at least two, none below a block"
+        num = len(self.sizes_bytes)
+        if num < 2 or len(set(self.sizes_bytes)) < num or min(self.sizes_bytes) < self.block_bytes:
+            wrong = "sizes must be at least two, all different, none below a block"
         elif max(self.sizes_bytes) > self.memory_bytes:
             wrong = "the largest size must fit the memory"
         elif self.block_bytes < 1 or self.repeats < 3:

@@ -62,7 +62,7 @@ def test_a_latency_below_zero_is_never_found() -> None:
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (LinkPlan(sizes_bytes=(MIB,)), "sizes must be at least two, none below a block"),
+        (LinkPlan(sizes_bytes=(MIB,)), "sizes must be at least two, all different, none below"),
         (LinkPlan(sizes_bytes=(1024, MIB)), "none below a block; got sizes of 1024 to"),
         (LinkPlan(memory_bytes=MIB), "the largest size must fit the memory"),
         (LinkPlan(repeats=1), "repeats be at least 3"),
