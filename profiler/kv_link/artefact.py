@@ -45,6 +45,11 @@ class LinkProfile:
     host: dict[str, Any]
     provenance: Provenance
 
+    @property
+    def worst_error(self) -> float:
+        """Largest difference of fitted and measured of a size, as a part of the measured one."""
+        return max(abs(size.error) for size in self.sizes)
+
     def to_dict(self) -> dict[str, Any]:
         return {"kind": _KIND, "schema_version": SCHEMA_VERSION, **asdict(self)}
 

@@ -12,6 +12,8 @@ from profiler.kv_link.measure import measure_link
 from tuner.cli.console import RichUi, print_json, stdout
 from tuner.results import DEFAULT_ROOT
 
+_MOST_ERROR = 0.25
+
 
 def profile_link(out: Path | None, json: bool) -> None:
     """Measure the link of this machine, keep and print it. Raises `StallfreeError` subclasses."""
@@ -46,3 +48,9 @@ def _print(measured: LinkProfile) -> None:
         f"blocks of {measured.block_bytes / 1024:g} KiB, {measured.transport['library']}",
         highlight=False,
     )
+    if measured.worst_error > _MOST_ERROR:
+        stdout.print(
+            f"The sizes do not agree on one line (up to {measured.worst_error:.0%} off): measure "
+            "again on an idle machine, or trust it only near the sizes that fit.",
+            highlight=False,
+        )

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 import profiler.kv_link.measure as measure
+import tuner.cli.link_profile as link_profile
+from profiler.kv_link.artefact import LinkProfile, SizeResult
 from profiler.kv_link.measure import LinkPlan
+from profiler.provenance import provenance_now
 from tuner.simulator.links import LINKS, link_named
 
 MIB = 1 << 20
@@ -39,6 +42,23 @@ def test_the_link_is_measured_alone(stallfree) -> None:
     code, _, err = stallfree("profile", "--kv-link", "--silicon")
     assert code == 2
     assert "--kv-link measures the link alone" in err
+
+
+@pytest.mark.parametrize(("median_s", "agrees"), [(4e-3, True), (8e-3, False)])
+def test_sizes_that_do_not_agree_are_said_to(
+    stallfree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, median_s: float, agrees: bool
+) -> None:
+    sizes = (SizeResult(MIB, 5, 1e-3, 2e-3, 1e-3), SizeResult(4 * MIB, 5, median_s, 9e-3, 4e-3))
+    made = LinkProfile(
+        1e-4, 1e9, 65536, sizes, {"library": "nixl 1.5.1"}, {"processor": "any"}, provenance_now()
+    )
+    monkeypatch.setattr(link_profile, "measure_link", lambda progress: made)
+    code, out, _ = stallfree("profile", "--kv-link", "-o", tmp_path / "link.json")
+    assert code == 0
+    assert "1 GB/s, latency 0.1 ms, in blocks of 64 KiB, nixl 1.5.1" in out
+    assert ("do not agree on one line (up to 50% off)" in " ".join(out.split())) is not agrees
+    code, out, _ = stallfree("profile", "--kv-link", "--json", "-o", tmp_path / "link.json")
+    assert json.loads(out)["sizes"][1]["median_s"] == median_s
 
 
 @pytest.mark.engine
