@@ -1,6 +1,7 @@
 """Predicted against rehearsed fleets: prefill:decode ratios and two aggregated replicas.
 
-An 8B model on H200s, traffic like the Azure code trace (long prompts, short answers).
+An 8B model on H200s, lengths like those of the Azure code trace (long prompts, short answers),
+Poisson arrivals.
 
 `make bench-fleet`: real vLLM 0.32 servers behind the proxy, over HTTP, steps timed by the latency
 model `example-8b`, KV over a 25 GB/s link; one replay each. The prediction is given the measured
@@ -14,6 +15,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 from rich.table import Table
@@ -30,7 +32,7 @@ from tuner.simulator.fleet import Fleet
 from tuner.simulator.pool_build import Link, Pool
 from tuner.slo import Limits, Slo
 
-RATE_RPS = float(os.environ.get("FLEET_RPS", "5"))
+RATE_RPS = float(os.environ.get("FLEET_RPS", "10"))
 SECONDS = float(os.environ.get("FLEET_SECONDS", "40"))
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],
@@ -82,6 +84,15 @@ def split(num_prefill: int, num_decode: int) -> Fleet:
 FLEETS = {f"{p}:{d}": split(p, d) for p, d in RATIOS} | {"2 aggregated": Fleet((pool(2),))}
 
 
+def made_traffic() -> Trace:
+    """`SECONDS` of Poisson arrivals at `RATE_RPS`."""
+    lengths = like("azure-code-2023", seed=1)
+    gaps = np.random.default_rng(1).exponential(1.0 / RATE_RPS, round(RATE_RPS * SECONDS))
+    some = slice(0, gaps.size)
+    arrival_s = np.cumsum(gaps) - gaps[0]
+    return Trace.build(arrival_s, lengths.prompt_tokens[some], lengths.output_tokens[some])
+
+
 def figures_of(found: FleetReplay) -> dict[str, tuple[float, float]]:
     """Predicted and rehearsed."""
     predicted = compute(found.predicted.outcomes, SLO).to_dict()
@@ -105,8 +116,7 @@ def rehearse(fleet: Fleet, trace: Trace, model: Path, folder: Path) -> FleetRepl
 
 
 def print_table(trace: Trace, found: dict[str, FleetReplay | str]) -> None:
-    rate = trace.num_requests / float(trace.arrival_s[-1])
-    title = f"predicted / rehearsed, ms: {trace.num_requests} requests at {rate:.1f}/s"
+    title = f"predicted / rehearsed, ms: {trace.num_requests} requests at {RATE_RPS:g}/s"
     table = Table(title=title)
     names = [f.removesuffix("_s") for f in FIGURES]
     for name in ("P:D", *names, "late steps", "front end: in, hop, out"):
@@ -135,7 +145,7 @@ def test_fleets_against_rehearsed(tmp_path: Path) -> None:
     model = tmp_path / "llama-8b"
     model.mkdir()
     (model / "config.json").write_text(json.dumps(LLAMA_8B))
-    trace = like("azure-code-2023", duration_s=SECONDS, rate_rps=RATE_RPS, seed=1)
+    trace = made_traffic()
     chosen = os.environ.get("FLEET_ONLY", "")
     found = {
         label: rehearse(fleet, trace, model, tmp_path / label.replace(":", "-"))

@@ -62,6 +62,8 @@ class HttpClient:
             No token came for `deadline_s` while answers were outstanding.
         """
         raise_file_limit()
+        # all ahead, for requests that come together would hold each other up
+        self._bodies = [self._body(i) for i in range(self._requests.arrival_s.size)]
         return asyncio.run(self._run(deadline_s, progress))
 
     async def _run(self, deadline_s: float, progress: Progress | None) -> OpenLoop:
@@ -85,13 +87,12 @@ class HttpClient:
             await running
             return loop
 
-    def _prepare(self, i: int) -> Callable[[], Stream]:
-        """The request, made up ahead of its time."""
+    def _body(self, i: int) -> bytes:
+        """What is sent for request `i`."""
         requests = self._requests
-        num_tokens = int(requests.output_tokens[i])
         asked: dict[str, Any] = {
             "prompt": make_prompt(requests, i, self._vocab_size, self._replay),
-            "max_tokens": num_tokens,
+            "max_tokens": int(requests.output_tokens[i]),
             "temperature": 0.0,
             "ignore_eos": True,
             "stream": True,
@@ -101,7 +102,11 @@ class HttpClient:
             asked["priority"] = int(requests.priority[i])
         if requests.step_budget is not None:
             asked["vllm_xargs"] = {BUDGET_ARGUMENT: requests.step_budget}
-        body = json.dumps(asked).encode()
+        return json.dumps(asked).encode()
+
+    def _prepare(self, i: int) -> Callable[[], Stream]:
+        """Sends request `i`, and reads its answer."""
+        body, num_tokens = self._bodies[i], int(self._requests.output_tokens[i])
         headers = {
             "Content-Type": "application/json",
             "X-Request-Id": f"{self._replay}-{i}",
