@@ -13,7 +13,7 @@ from profiler.outcomes import TokenTimes
 from profiler.steps import StepSamples
 
 _REPEATS = 8
-_PROMPT_TOKENS, _OUTPUT_TOKENS = 128, 4
+_OUTPUT_TOKENS = 4
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,18 @@ class FleetFrontend:
     """from the end of a step to the token at the client: mean of a replay"""
 
 
-def idle_frontend(deployment: Deployment) -> FleetFrontend:
-    """The first two delays: medians of single requests. Steps recorded before are dropped."""
+def idle_frontend(deployment: Deployment, prompt_tokens: int) -> FleetFrontend:
+    """The first two delays: medians of single requests. Steps recorded before are dropped.
+
+    Parameters
+    ----------
+    prompt_tokens
+        Of these requests; both delays grow with it, for prompts are read and written as JSON.
+    """
     inward, hop = [], []
     deployment.take_steps()
     for _ in range(_REPEATS):
-        one = Requests(np.zeros(1), np.array([_PROMPT_TOKENS]), np.array([_OUTPUT_TOKENS]))
+        one = Requests(np.zeros(1), np.array([prompt_tokens]), np.array([_OUTPUT_TOKENS]))
         times = deployment.replay(one)
         start_s = deployment.take_steps().start_s.min(initial=np.inf)
         inward.append(start_s - times.origin_s - times.sent_s[0])

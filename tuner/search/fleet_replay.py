@@ -128,7 +128,7 @@ def rehearse_fleet(  # noqa: PLR0913  # all but the first three are options by k
     `FleetReplay.seen.require_evidence`.
     """
     deployment.revive()
-    idle = idle_frontend(deployment)
+    idle = idle_frontend(deployment, round(float(trace.prompt_tokens.mean())))
     seen = replay(
         deployment,
         trace,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPException
 
+from profiler.engines.base import EngineSpec
 from profiler.engines.deployment.spec import ServerSpec
 from profiler.engines.record_file import FloatArray
 from profiler.engines.rehearsal import REHEARSAL
@@ -27,7 +29,7 @@ class Server(VllmProcess):
 
     def __init__(self, spec: ServerSpec) -> None:
         self.port = 0
-        engine = spec.engine
+        engine = _bound(spec)
         rehearsed = engine.engine == REHEARSAL
         if rehearsed:
             engine = rehearsed_spec(engine)
@@ -64,6 +66,14 @@ class Server(VllmProcess):
                     f"{_HEALTH_S:g} s; see its log",
                 )
             time.sleep(_POLL_S)
+
+
+def _bound(spec: ServerSpec) -> EngineSpec:
+    """The engine; vLLM's CPU workers, which choose cores by themselves, are told which."""
+    if not spec.cores:
+        return spec.engine
+    bind = {"VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, spec.cores))}
+    return replace(spec.engine, environment={**bind, **spec.engine.environment})
 
 
 def _is_healthy(port: int) -> bool:
