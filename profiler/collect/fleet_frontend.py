@@ -8,7 +8,7 @@ import numpy as np
 
 from profiler.collect.frontend import FloatArray, deliveries_s
 from profiler.engines.base import Requests
-from profiler.engines.deployment.deployment import Deployment
+from profiler.engines.deployment.deployment import Deployment, Routes
 from profiler.outcomes import TokenTimes
 from profiler.steps import StepSamples
 
@@ -50,20 +50,20 @@ def idle_frontend(deployment: Deployment, prompt_tokens: int) -> FleetFrontend:
 
 
 def with_outward(
-    frontend: FleetFrontend, deployment: Deployment, times: TokenTimes, steps: list[StepSamples]
+    frontend: FleetFrontend, routes: Routes, times: TokenTimes, steps: list[StepSamples]
 ) -> FleetFrontend:
-    """The same with the third delay, from the deployment's last replay.
+    """The same with the third delay, from a replay.
 
     Parameters
     ----------
-    times
+    routes, times
         Of that replay.
     steps
         Recorded meanwhile, of each server that gives the client its tokens.
     """
     delays: list[FloatArray] = []
     for number, of_server in enumerate(steps):
-        mine = deployment.routes.server == number
+        mine = routes.server == number
         tokens = [t for t, is_mine in zip(times.token_s, mine, strict=True) if is_mine]
         delays.append(deliveries_s(replace(times, token_s=tokens), of_server))
     every = np.concatenate(delays)

@@ -139,7 +139,7 @@ def rehearse_fleet(  # noqa: PLR0913  # all but the first three are options by k
     )
     last = [n for n in deployment.servers if not n.startswith("prefill")]
     steps = [deployment.take_steps_of(name) for name in last]
-    frontend = with_outward(idle, deployment, seen.times, steps)
+    frontend = with_outward(idle, deployment.routes, seen.times, steps)
     predicted = simulate_fleet(
         trace, as_deployed(fleet, deployment, frontend), itl_limit_s=itl_limit_s, seed=seed
     )

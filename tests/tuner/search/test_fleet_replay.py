@@ -126,8 +126,7 @@ def test_delivery_is_timed_from_the_steps_of_the_own_server() -> None:
         origin_s=100.0,
     )
     routes = Routes(np.array([1.0, 0.0, np.nan]), np.full(3, np.nan))
-    deployment: Any = SimpleNamespace(routes=routes)
     steps = [steps_ending_at([102.0, 105.1]), steps_ending_at([104.9, 105.9])]
-    found = with_outward(FleetFrontend(0.1, 0.2, 0.0), deployment, times, steps)
+    found = with_outward(FleetFrontend(0.1, 0.2, 0.0), routes, times, steps)
     assert found.outward_s == pytest.approx((0.4 + 0.4) / 2)
     assert (found.inward_s, found.hop_s) == (0.1, 0.2)
