@@ -7,7 +7,10 @@ processor time per request and per streamed token.
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +21,7 @@ from profiler.engines.base import Requests
 from profiler.engines.deployment.client import HttpClient
 from profiler.engines.deployment.proxy_process import ProxyProcess
 
-sys.path.append(str(Path(__file__).parents[1] / "profiler/engines/deployment"))
-from fake_servers import FakeServer, serving_one
-
+SERVER = Path(__file__).parents[1] / "profiler/engines/deployment/fake_servers.py"
 ROUNDS, PROMPT, OUTPUT = 100, 1000, 32
 
 
@@ -32,9 +33,20 @@ def first_token_s(url: str, output: int) -> float:
     return float(times.token_s[0][0] - times.sent_s[0])
 
 
+@contextmanager
+def asked_process() -> Iterator[int]:
+    """Port of a server in a process of its own."""
+    with subprocess.Popen(
+        [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None and server.stdin is not None
+        yield int(server.stdout.readline())
+        server.stdin.close()
+
+
 @pytest.mark.bench
 def test_proxy_overhead(tmp_path: Path) -> None:
-    with serving_one(FakeServer(gap_s=2e-3)) as port:
+    with asked_process() as port:
         config = {"aggregated": [port], "prefill": [], "decode": []}
         rules = {"rule": "round-robin", "decode_rule": "round-robin"}
         proxy = ProxyProcess({**config, **rules}, tmp_path / "proxy.log")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -113,11 +114,16 @@ def serving(kinds: dict[str, list[FakeServer | None]], rule: str = "round-robin"
         loop.stop()
 
 
-@contextmanager
-def serving_one(server: FakeServer) -> Iterator[int]:
-    """Port of one server, without a proxy."""
+def main() -> None:
+    """One server in this process, a token every 2 ms: prints its port, and serves until the end of
+    standard input."""
     loop = Loop()
     try:
-        yield loop.start(server.application())
+        print(loop.start(FakeServer(gap_s=2e-3).application()), flush=True)
+        sys.stdin.read()
     finally:
         loop.stop()
+
+
+if __name__ == "__main__":
+    main()
