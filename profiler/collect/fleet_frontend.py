@@ -9,6 +9,7 @@ import numpy as np
 from profiler.collect.frontend import FloatArray, deliveries_s
 from profiler.engines.base import Requests
 from profiler.engines.deployment.deployment import Deployment, Routes
+from profiler.errors import EngineError
 from profiler.outcomes import TokenTimes
 from profiler.steps import StepSamples
 
@@ -36,12 +37,22 @@ def idle_frontend(deployment: Deployment, prompt_tokens: int) -> FleetFrontend:
     ----------
     prompt_tokens
         Of these requests; both delays grow with it, for prompts are read and written as JSON.
+
+    Raises
+    ------
+    EngineError
+        One of them failed.
     """
     inward, hop = [], []
     deployment.take_steps()
     for _ in range(_REPEATS):
         one = Requests(np.zeros(1), np.array([prompt_tokens]), np.array([_OUTPUT_TOKENS]))
         times = deployment.replay(one)
+        if times.failed[0]:
+            raise EngineError(
+                f"the deployment failed a single request of {prompt_tokens} prompt tokens, so its "
+                "front end cannot be timed; see the warning that says why"
+            )
         start_s = deployment.take_steps().start_s.min(initial=np.inf)
         inward.append(start_s - times.origin_s - times.sent_s[0])
         moved = deployment.handovers

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -223,5 +222,5 @@ class Deployment:
         late = [x for server in self.servers.values() if (x := server.take_late()) is not None]
         if not late:
             return None
-        total: Callable[[str], Any] = lambda name: sum(getattr(x, name) for x in late)  # noqa: E731
-        return LateSteps(*(total(n) for n in ("num_steps", "num_late", "late_s", "modelled_s")))
+        totals = {f.name: sum(getattr(x, f.name) for x in late) for f in fields(LateSteps)}
+        return LateSteps(**totals)

@@ -112,7 +112,7 @@ class Proxy:
         except ClientError as error:
             return _bad_gateway(f"{type(error).__name__}: {error}")
         except (ValueError, KeyError) as error:
-            return _bad_gateway(f"the request or an answer is no JSON of the API: {error!r}")
+            return _bad_gateway(f"the request or an answer breaks the API: {error!r}")
 
     async def _prefilled(self, body: bytes, headers: dict[str, str]) -> tuple[bytes, str]:
         """The request with what its decode server needs, and the number of its prefill server."""
@@ -125,7 +125,10 @@ class Proxy:
                 said = await answer.read()
                 if answer.status != 200:
                     raise BadAnswer(answer.status, said)
-        asked["kv_transfer_params"] = json.loads(said)["kv_transfer_params"]
+        handed_over = json.loads(said)["kv_transfer_params"]
+        if not handed_over:  # the decode server would compute the prompt, without a word
+            raise ValueError("the prefill server handed no KV over")
+        asked["kv_transfer_params"] = handed_over
         return json.dumps(asked).encode(), str(i)
 
     async def _relay(

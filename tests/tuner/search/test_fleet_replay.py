@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profiler.collect.fleet_frontend import FleetFrontend, with_outward
+from profiler.collect.fleet_frontend import FleetFrontend, idle_frontend, with_outward
 from profiler.engine_config import EngineConfig
 from profiler.engines.deployment.deployment import Routes
-from profiler.errors import SimulationError
+from profiler.errors import EngineError, SimulationError
 from profiler.latency.base import load_latency_model
 from profiler.outcomes import TokenTimes
 from profiler.steps import StepSamples
@@ -130,3 +130,27 @@ def test_delivery_is_timed_from_the_steps_of_the_own_server() -> None:
     found = with_outward(FleetFrontend(0.1, 0.2, 0.0), routes, times, steps)
     assert found.outward_s == pytest.approx((0.4 + 0.4) / 2)
     assert (found.inward_s, found.hop_s) == (0.1, 0.2)
+
+
+def made_deployment(hop_s: float, failed: bool) -> Any:
+    """An idle deployment: its first step starts 2 ms after each send."""
+
+    def replay(requests: Any) -> TokenTimes:
+        assert requests.prompt_tokens.tolist() == [777]
+        none = np.zeros(1)
+        return TokenTimes(none, none + 0.5, [none], none.astype(np.int64), none + failed > 0, 100.0)
+
+    return SimpleNamespace(
+        replay=replay,
+        take_steps=lambda: steps_ending_at([101.502, 103.0]),
+        handovers=SimpleNamespace(started_s=np.array([1.0 + hop_s]), held_s=np.array([1.0])),
+        spec=SimpleNamespace(prefill=[1] if hop_s else []),
+    )
+
+
+@pytest.mark.parametrize("hop_s", [0.0, 0.004])
+def test_delays_of_an_idle_front_end(hop_s: float) -> None:
+    found = idle_frontend(made_deployment(hop_s, failed=False), 777)
+    assert (found.inward_s, found.hop_s) == pytest.approx((0.002, hop_s))
+    with pytest.raises(EngineError, match="failed a single request of 777 prompt tokens"):
+        idle_frontend(made_deployment(hop_s, failed=True), 777)

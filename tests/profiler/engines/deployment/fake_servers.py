@@ -44,7 +44,9 @@ class FakeServer:
         if self.fault(number, -1) == "silent":
             await asyncio.Event().wait()
         if not asked["stream"]:
-            params = {"do_remote_prefill": True, "remote_request_id": f"p{number}"}
+            params: Any = {"do_remote_prefill": True, "remote_request_id": f"p{number}"}
+            if self.fault(number, -1) == "keep":
+                params = None
             return web.json_response({"choices": [{}], "kv_transfer_params": params})
         out = web.StreamResponse()
         await out.prepare(request)

@@ -99,6 +99,20 @@ def test_a_refusal_is_passed_on() -> None:
     assert len(decode.asked) == NUM - 1
 
 
+def test_a_prefill_that_hands_nothing_over_is_a_failure() -> None:
+    """Its decode server would compute the prompt again, and nobody would know."""
+
+    def fault(number: int, token: int) -> str:
+        return "keep"
+
+    decode = FakeServer()
+    with serving({"prefill": [FakeServer(fault)], "decode": [decode]}) as url:
+        _, loop = send(url)
+    assert (outcomes_of(loop).status == Status.FAILED).all()
+    assert "handed no KV over" in loop.first_failure
+    assert decode.asked == []
+
+
 @pytest.mark.parametrize(
     ("what", "at", "said"),
     [
@@ -139,5 +153,5 @@ def test_a_body_that_is_no_json_is_refused(tmp_path: Path) -> None:
     with serving({"prefill": [FakeServer()], "decode": [FakeServer()]}) as url:
         answer = httpx.post(f"{url}/v1/completions", content=b"{")
         assert answer.status_code == 502
-        assert "no JSON of the API" in answer.json()["error"]["message"]
+        assert "breaks the API" in answer.json()["error"]["message"]
         assert httpx.get(f"{url}/health").text == "ok"
