@@ -11,6 +11,7 @@ SIGNATURES = {
     "profiler.collect.profile": "(engine, trace, *, budget_s, seed, progress)",
     "profiler.collect.run_sentinel": "(engine)",
     "profiler.collect.silicon.profile_silicon": "(spec, config, *, measured, progress)",
+    "profiler.engines.deployment.deployment.Deployment": "(spec)",
     "profiler.engines.silicon.build.build_silicon": (
         "(spec, config, *, nodes, num_shapes, progress)"
     ),
@@ -38,6 +39,10 @@ SIGNATURES = {
     "tuner.intervals.over_windows": "(outcomes, drawn, slo)",
     "tuner.metrics.compute": "(outcomes, slo)",
     "tuner.search.confirm.confirm": "(plan, folder, alive, ui)",
+    "tuner.search.fleet_replay.rehearse_fleet": (
+        "(deployment, fleet, trace, *, itl_limit_s, seed, progress, max_late_s)"
+    ),
+    "tuner.search.fleet_replay.rehearsed_fleet": "(fleet, model, folder)",
     "tuner.search.load_curve.load_curves": "(problem, configs, progress, *, seed, factors)",
     "tuner.search.optimize.search": "(problem, database, options, progress)",
     "tuner.search.tune.tune": "(study, folder, options, ui)",
