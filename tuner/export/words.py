@@ -57,6 +57,10 @@ class _Block(yaml.SafeDumper):
         return True
 
 
+_Block.add_multi_representer(str, lambda dumper, text: dumper.represent_str(str(text)))
+"""an enum of strings is its value"""
+
+
 def yaml_text(head: Iterable[str], *documents: Mapping[str, Any]) -> str:
     """`documents` as YAML below the comment `head`."""
     texts = [
