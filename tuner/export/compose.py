@@ -105,7 +105,7 @@ def _healthcheck(port: int, start_period: str) -> dict[str, Any]:
 def _router(deployment: Deployment, urls: dict[str, list[str]], engines: list[str]) -> Any:
     return {
         "image": ROUTER_IMAGE,
-        "command": router_words(deployment, urls),
+        "command": [*router_words(deployment, urls), "--host", "0.0.0.0"],
         "networks": {"fleet": {"ipv4_address": f"{_SUBNET}.{_FIRST_HOST - 1}"}},
         "ports": [f"127.0.0.1:{ROUTER_PORT}:{ROUTER_PORT}"],
         "restart": "unless-stopped",

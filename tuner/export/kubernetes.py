@@ -85,7 +85,8 @@ def _workload(deployment: Deployment, pool: EnginePool) -> dict[str, Any]:
         "resources": resources(pool),
         "volumeMounts": mounts,
     }
-    spec = {"containers": [container], "volumes": named}
+    # service links would set variables of the service's name, some of which vLLM reads
+    spec = {"enableServiceLinks": False, "containers": [container], "volumes": named}
     return _apps(deployment, pool.label, pool.replicas, spec)
 
 

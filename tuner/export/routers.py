@@ -116,12 +116,11 @@ def policy_flags(deployment: Deployment) -> list[str]:
 
 
 def router_words(deployment: Deployment, urls: Mapping[str, list[str]]) -> list[str]:
-    """The whole `vllm-router` command for replicas at known addresses.
+    """The whole `vllm-router` command for replicas at known addresses; it listens on 127.0.0.1.
 
     `urls` are those of each pool's replicas, by label.
     """
-    words = ["vllm-router", "--host", "0.0.0.0", "--port", str(ROUTER_PORT)]
-    words += policy_flags(deployment)
+    words = ["vllm-router", "--port", str(ROUTER_PORT), *policy_flags(deployment)]
     if not deployment.is_pd:
         workers = [url for pool in deployment.pools for url in urls[pool.label]]
         return [*words, "--worker-urls", *workers]
