@@ -18,6 +18,8 @@ from tuner.simulator.router import Router
 
 TENSOR_PARALLEL = "tensor-parallel-size"
 KV_TRANSFER = "kv-transfer-config"
+UNKNOWN = "unknown-version"
+"""where the run's engine is no vLLM; as a tag of an image it cannot be pulled"""
 PORT = 8000
 """that an engine listens on, where the target does not say otherwise"""
 
@@ -133,7 +135,8 @@ class Deployment:
     def image(self) -> str:
         """vLLM's own image of this version."""
         name = "vllm/vllm-openai" if self.has_gpus else "vllm/vllm-openai-cpu"
-        return f"{name}:v{self.engine_version.split('+')[0]}"
+        known = self.engine_version != UNKNOWN
+        return f"{name}:v{self.engine_version.split('+')[0]}" if known else f"{name}:{UNKNOWN}"
 
     def pool_with(self, role: Role) -> EnginePool:
         """The only pool of a prefill:decode deployment with this role."""

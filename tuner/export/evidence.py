@@ -94,7 +94,7 @@ def _verdict(pick: Pick) -> str:
         would = "would meet" if pick.meets_slo else "would NOT meet"
         return f"It {would} its SLOs; {Evidence.PREDICTED.note}. {missed}".strip()
     met = "It meets its SLOs" if pick.meets_slo else f"It does NOT meet its SLOs: {missed}"
-    return f"{met}. Figures are {pick.evidence}: {pick.evidence.note}."
+    return f"{met}, {pick.evidence.note}."
 
 
 def _error(held_out: Mapping[str, Any] | None) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from profiler.engine_config import EngineConfig
 from profiler.errors import StudyError
 from tuner.candidate import Candidate, Evidence
-from tuner.export.deployment import TENSOR_PARALLEL, Deployment, EnginePool, Role
+from tuner.export.deployment import TENSOR_PARALLEL, UNKNOWN, Deployment, EnginePool, Role
 from tuner.knee import knee
 from tuner.results import Results
 
@@ -113,14 +113,21 @@ def _candidate(results: Results, point: dict[str, Any]) -> Candidate:
 def deployment_of(results: Results, pick: str = RECOMMENDED) -> Deployment:
     """The configuration called `pick` as a deployment. Raises `StudyError`, see `picked`."""
     chosen = picked(results, pick)
-    facts = results.provenance.get("engine") or {}
     return Deployment(
         name=object_name(results.study),
         model=str(results.engine["model"]),
-        engine_version=str(facts.get("version") or "unknown"),
+        engine_version=_version(results),
         pools=_pools(results, chosen.candidate),
         evidence=_comment(results, chosen),
     )
+
+
+def _version(results: Results) -> str:
+    """The vLLM's; that of the fake engine says nothing of one."""
+    facts = results.provenance.get("engine") or {}
+    if facts.get("engine") == "fake":
+        return UNKNOWN
+    return str(facts.get("version") or UNKNOWN)
 
 
 def object_name(study: str) -> str:

@@ -77,13 +77,23 @@ def _leaves_of(text: str) -> dict[str, Any]:
         return {}
     if not all(isinstance(d, dict) for d in documents):
         return {}
-    named = {_document_name(d, len(documents)): d for d in documents}
+    if len(documents) == 1:
+        return dict(_leaves("", _plain_flags(documents[0])))
+    named = {_document_name(d): d for d in documents}
     return {key: v for name, d in named.items() for key, v in _leaves(name, d)}
 
 
-def _document_name(document: dict[str, Any], count: int) -> str:
-    if count == 1:
-        return ""
+def _plain_flags(document: dict[str, Any]) -> dict[str, Any]:
+    """`no-flag: true` of a vLLM configuration as `flag: false`, underscores as dashes."""
+    plain: dict[str, Any] = {}
+    for key, value in document.items():
+        name = str(key).replace("_", "-")
+        negated = name.startswith("no-") and value is True
+        plain[name.removeprefix("no-") if negated else name] = False if negated else value
+    return plain
+
+
+def _document_name(document: dict[str, Any]) -> str:
     meta = document.get("metadata")
     return f"{document.get('kind')}/{meta.get('name') if isinstance(meta, dict) else None}"
 

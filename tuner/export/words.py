@@ -50,6 +50,10 @@ def comment(lines: Iterable[str]) -> str:
     return "".join(f"# {line}\n" for line in lines)
 
 
+_WIDTH = 10_000
+"""a word of a command is one line"""
+
+
 class _Block(yaml.SafeDumper):
     """Without aliases, which no target needs and people cannot read."""
 
@@ -64,7 +68,7 @@ _Block.add_multi_representer(str, lambda dumper, text: dumper.represent_str(str(
 def yaml_text(head: Iterable[str], *documents: Mapping[str, Any]) -> str:
     """`documents` as YAML below the comment `head`."""
     texts = [
-        yaml.dump(dict(d), Dumper=_Block, sort_keys=False, width=100, allow_unicode=True)
+        yaml.dump(dict(d), Dumper=_Block, sort_keys=False, width=_WIDTH, allow_unicode=True)
         for d in documents
     ]
     return comment(head) + "---\n".join(texts)

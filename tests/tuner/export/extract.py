@@ -30,7 +30,7 @@ Files = dict[str, str]
 
 
 def documents(text: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(text))
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 
 def from_vllm(files: Files) -> dict[str, Found]:

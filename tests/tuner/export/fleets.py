@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tuner.export.deployment import Deployment, EnginePool, KvTransfer, Role
+from tuner.export.settings_report import Rendering
+from tuner.export.targets import render
 from tuner.simulator.router import POWER_OF_TWO, Router
 
 FLAGS: dict[str, Any] = {
@@ -84,3 +87,9 @@ def disaggregated(**changes: Any) -> Deployment:
 
 
 FLEETS = {"aggregated": aggregated(), "pd": disaggregated()}
+
+
+@functools.cache
+def rendered(target: str, fleet: str) -> Rendering:
+    """The fleet called so, for `target`; made once."""
+    return render(FLEETS[fleet], target)

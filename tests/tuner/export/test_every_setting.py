@@ -11,7 +11,7 @@ import pytest
 from profiler.errors import ExportError, StudyError
 from profiler.versions import has_knob
 from tests.tuner.export.extract import EXTRACT, Found, flags_of, from_inference_service
-from tests.tuner.export.fleets import FLAGS, FLEETS, aggregated, disaggregated
+from tests.tuner.export.fleets import FLAGS, FLEETS, aggregated, disaggregated, rendered
 from tuner.export.deployment import Deployment, EnginePool, KvTransfer, Role
 from tuner.export.settings_report import Kind, Outcome, settings_of
 from tuner.export.targets import TARGETS, render
@@ -57,7 +57,7 @@ def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("target", "fleet"), CASES)
 def test_every_flag_is_read_back(target: str, fleet: str) -> None:
     deployment = FLEETS[fleet]
-    found = EXTRACT[target](render(deployment, target).files)
+    found = EXTRACT[target](rendered(target, fleet).files)
     assert set(found) == {pool.label for pool in deployment.pools}
     for pool in deployment.pools:
         wanted = expected_flags(deployment, pool)
@@ -72,7 +72,7 @@ def test_every_flag_is_read_back(target: str, fleet: str) -> None:
 @pytest.mark.parametrize(("target", "fleet"), CASES)
 def test_replicas_gpus_and_variables_are_read_back(target: str, fleet: str) -> None:
     deployment = FLEETS[fleet]
-    found = EXTRACT[target](render(deployment, target).files)
+    found = EXTRACT[target](rendered(target, fleet).files)
     for pool in deployment.pools:
         there = found[pool.label]
         assert there.replicas == (1 if target == "vllm" else pool.replicas)
@@ -98,31 +98,31 @@ def test_the_inference_service_says_the_same() -> None:
 @pytest.mark.parametrize(("target", "fleet"), CASES)
 def test_the_report_names_every_setting_once(target: str, fleet: str) -> None:
     deployment = FLEETS[fleet]
-    rendered = render(deployment, target)
-    assert [setting for setting, _ in rendered.settings] == list(settings_of(deployment))
-    assert all(fate.how for _, fate in rendered.settings)
-    kinds = {setting.kind for setting, _ in rendered.settings}
+    made = rendered(target, fleet)
+    assert [setting for setting, _ in made.settings] == list(settings_of(deployment))
+    assert all(fate.how for _, fate in made.settings)
+    kinds = {setting.kind for setting, _ in made.settings}
     assert {Kind.DEPLOYMENT, Kind.ROUTER, Kind.POOL, Kind.FLAG, Kind.ENVIRONMENT} <= kinds
     assert (Kind.KV in kinds) == deployment.is_pd
-    text = rendered.text()
-    for setting, fate in rendered.settings:
+    text = made.text()
+    for setting, fate in made.settings:
         assert any(setting.name in x and x.startswith(fate.outcome) for x in text.splitlines())
-    assert len(rendered.to_dict()["settings"]) == len(rendered.settings)
+    assert len(made.to_dict()["settings"]) == len(made.settings)
 
 
 def test_flags_and_kv_settings_are_never_lost() -> None:
     """Whatever a target cannot hold is about names, versions and routers, not about the engine."""
     for target, fleet in CASES:
-        for setting, fate in render(FLEETS[fleet], target).settings:
+        for setting, fate in rendered(target, fleet).settings:
             if setting.kind in (Kind.FLAG, Kind.KV, Kind.ENVIRONMENT):
                 assert fate.outcome is not Outcome.NOT_EXPRESSIBLE, (target, setting)
 
 
 def test_what_dynamo_overrides_is_said() -> None:
     pool = replace(aggregated().pools[0], flags={"disable-log-stats": True, "max-num-seqs": 8})
-    rendered = render(aggregated(pools=(pool,)), "dynamo")
-    assert [s.name for s, _ in rendered.lost() if s.kind is Kind.FLAG] == ["disable-log-stats"]
-    assert "--disable-log-stats" not in rendered.files["dynamographdeployment.yaml"]
+    made = render(aggregated(pools=(pool,)), "dynamo")
+    assert [s.name for s, _ in made.lost() if s.kind is Kind.FLAG] == ["disable-log-stats"]
+    assert "--disable-log-stats" not in made.files["dynamographdeployment.yaml"]
 
 
 def test_ray_is_not_asked_for_two_things_that_exclude_each_other() -> None:
@@ -136,39 +136,38 @@ def test_a_setting_of_a_newer_version_is_left_out_and_said(target: str) -> None:
     from packaging.version import Version
 
     old = aggregated(engine_version="0.24.0")
-    rendered = render(old, target)
-    lost = {s.name for s, _ in rendered.lost() if s.kind is Kind.FLAG}
+    made = render(old, target)
+    lost = {s.name for s, _ in made.lost() if s.kind is Kind.FLAG}
     assert lost == {
         "max-num-scheduled-tokens",
         "max-num-active-seqs",
         "long-prefill-token-threshold-adaptive",
     }
     assert not has_knob("max_num_active_seqs", Version("0.24.0"))
-    words = EXTRACT[target](rendered.files)["aggregated"].words
+    words = EXTRACT[target](made.files)["aggregated"].words
     assert "--max-num-active-seqs" not in words
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("rule", RULES)
 def test_every_router_rule_has_a_fate(target: str, rule: str) -> None:
-    for deployment in (aggregated(router=Router(rule=rule)), disaggregated(router=Router(rule))):
-        report = {s.name: fate for s, fate in render(deployment, target).settings}
-        assert report["rule"].how
-        assert ("decode_rule" in report) == deployment.is_pd
+    pool = replace(aggregated().pools[0], flags={}, replicas=2)
+    report = render(aggregated(pools=(pool,), router=Router(rule)), target).settings
+    assert {s.name: fate for s, fate in report}["rule"].how
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_one_replica_needs_no_router(target: str) -> None:
-    rendered = render(aggregated(replicas=1), target)
-    fate = {s.name: f for s, f in rendered.settings}["rule"]
+    made = render(aggregated(replicas=1), target)
+    fate = {s.name: f for s, f in made.settings}["rule"]
     assert fate.outcome is Outcome.TRANSLATED
-    assert "vllm-router" not in "".join(rendered.files.values())
+    assert "vllm-router" not in "".join(made.files.values())
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_model_that_is_a_folder(target: str) -> None:
-    rendered = render(aggregated(model="/models/a model"), target)
-    text = "".join(rendered.files.values())
+    made = render(aggregated(model="/models/a model"), target)
+    text = "".join(made.files.values())
     assert "/models/a model" in text
     assert "HF_TOKEN" not in text
 
@@ -176,8 +175,8 @@ def test_a_model_that_is_a_folder(target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_engine_on_processors_asks_for_no_gpu(target: str) -> None:
     pool = replace(aggregated().pools[0], num_gpus=0)
-    rendered = render(aggregated(pools=(pool,)), target)
-    text = "".join(rendered.files.values())
+    made = render(aggregated(pools=(pool,)), target)
+    text = "".join(made.files.values())
     assert "nvidia.com/gpu" not in text and "device_ids" not in text
     assert "vllm/vllm-openai:" not in text
 

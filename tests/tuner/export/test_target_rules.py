@@ -17,6 +17,7 @@ from tests.tuner.export.fleets import FLEETS, aggregated, disaggregated
 from tests.tuner.export.rule_check import RULES, load_rules, problems
 from tuner.export.canary import alert_rules
 from tuner.export.deployment import Deployment
+from tuner.export.routers import router_words
 from tuner.export.targets import render
 from tuner.simulator.router import RULES as ROUTER_RULES
 from tuner.simulator.router import Router
@@ -153,29 +154,24 @@ def test_pods_inside_other_objects_keep_to_kubernetes(target: str, name: str) ->
         validate(pod)
 
 
-def router_words(deployment: Deployment, target: str) -> list[str]:
-    files = render(deployment, target).files
-    if target == "compose":
-        (content,) = documents(files["compose.yaml"])
-        words: list[str] = content["services"]["router"]["command"]
-        return words[1:]
-    (router,) = (
-        d
-        for d in documents(files["kubernetes.yaml"])
-        if d["kind"] == "Deployment" and d["metadata"]["name"].endswith("-router")
-    )
-    arguments: list[str] = router["spec"]["template"]["spec"]["containers"][0]["args"]
-    return arguments
-
-
-@pytest.mark.parametrize("target", ["compose", "kubernetes"])
 @pytest.mark.parametrize("rule", ROUTER_RULES)
-def test_the_router_knows_its_options(target: str, rule: str) -> None:
+def test_the_router_knows_its_options(rule: str) -> None:
     rules = load_rules("vllm_router")
+    urls = {"aggregated": ["http://a", "http://b"], "prefill": ["http://p"], "decode": ["http://d"]}
     for deployment in (aggregated(router=Router(rule)), disaggregated(router=Router(rule))):
-        words = router_words(deployment, target)
+        words = router_words(deployment, urls)[1:]
         assert list(problems(rules, flags_of(words))) == []
         assert ("--vllm-pd-disaggregation" in words) == deployment.is_pd
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_the_router_of_pods_knows_its_options(name: str) -> None:
+    objects = documents(render(FLEETS[name], "kubernetes").files["kubernetes.yaml"])
+    (router,) = (
+        d for d in objects if d["kind"] == "Deployment" and "router" in d["metadata"]["name"]
+    )
+    words = router["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert list(problems(load_rules("vllm_router"), flags_of(words))) == []
 
 
 @pytest.mark.parametrize("name", FLEETS)
