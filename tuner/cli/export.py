@@ -31,6 +31,17 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder; default: bundle in the run folder.")
     ] = None,
+    launch: Annotated[
+        bool,
+        typer.Option(
+            "--launch",
+            help="Start the exported vLLM command on this machine, read every setting back, replay "
+            "a part of the traffic, and add the result.",
+        ),
+    ] = False,
+    launch_for: Annotated[
+        str, typer.Option(help="How much of the traffic --launch replays, like 30s or 2m.")
+    ] = "2m",
     json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write a configuration as files for an engine or a platform, with the evidence.
@@ -38,14 +49,23 @@ def export(
     Beside the files: what became of every setting, one page of evidence, a canary plan, and alert
     rules. The folder is replaced whole.
     """
-    from tuner.cli.console import find_run, print_json, stdout
-    from tuner.export.bundle import BundleOptions, bundle, held_out_of
+    from tuner.cli.console import RichUi, find_run, print_json, stdout
+    from tuner.cli.durations import seconds
+    from tuner.export.bundle import BundleOptions, bundle, held_out_of, launch_plan
     from tuner.export.emit import emit
 
     folder = find_run(study)
     options = BundleOptions(target, pick, current)
+    replayed_s = seconds(launch_for)
     files = bundle(folder.load_results(), options, held_out_of(folder))
     written = emit(files, out or folder.bundle)
+    if launch:
+        from tuner.export.launch import launch as launched
+
+        plan = launch_plan(folder, pick, replayed_s)
+        with RichUi().progress("starting vLLM, then replaying") as progress:
+            files |= launched(plan, progress=progress)
+        emit(files, written)
     if json:
         print_json({"folder": str(written), "files": sorted(files)})
         return

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from profiler.collect.artefact import FACTS
+from profiler.traffic.trace import Trace
 from tuner.export.canary import alert_rules, canary_plan
 from tuner.export.emit import emit
 from tuner.export.evidence import evidence, evidence_page
 from tuner.export.from_results import RECOMMENDED, deployment_of, picked
+from tuner.export.launch import LaunchPlan
 from tuner.export.rollback import read_current, rollback_files
 from tuner.export.settings_report import Rendering, shown
 from tuner.export.targets import target_named
 from tuner.results import Results, RunFolder
+from tuner.slo import Slo
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,18 @@ def bundle(
 def emit_bundle(folder: RunFolder, results: Results, target: str) -> Path:
     """Write the recommended configuration for `target` into the run folder; returns where."""
     return emit(bundle(results, BundleOptions(target), held_out_of(folder)), folder.bundle)
+
+
+def launch_plan(folder: RunFolder, pick: str, replayed_s: float) -> LaunchPlan:
+    """What `tuner.export.launch.launch` needs: the first `replayed_s` seconds of the run's traffic.
+
+    Raises `ResultsError`, `StudyError` and `TraceError`.
+    """
+    results = folder.load_results()
+    trace = Trace.load(folder.trace).slice(0.0, replayed_s)
+    slo = Slo.build(trace.class_names, {}, results.slo)
+    deployment = deployment_of(results, pick)
+    return LaunchPlan(deployment, picked(results, pick), trace, slo)
 
 
 def _lost(rendered: Rendering) -> list[str]:

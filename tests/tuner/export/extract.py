@@ -239,7 +239,7 @@ def _as_words(flag: str, value: Any) -> list[str]:
     if value is True or value is False:
         return [f"--{'' if value else 'no-'}{flag}"]
     if isinstance(value, list):
-        return [f"--{flag}", *value]
+        return [f"--{flag}", *(str(item) for item in value)]
     return [f"--{flag}", json.dumps(value) if isinstance(value, dict) else str(value)]
 
 

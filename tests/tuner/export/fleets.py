@@ -34,7 +34,7 @@ FLAGS: dict[str, Any] = {
     "disable-chunked-mm-input": True,
     "spec-tokens": 3,
     "spec-method": "ngram",
-    "middleware": ["a.b", "c d"],
+    "cudagraph-capture-sizes": [1, 2, 4],
 }
 """every knob, false and true, a list, and a value that shells and templates would change"""
 ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "WARNING", "ODD": "a $(B) {{ c }} $D"}

@@ -22,8 +22,6 @@ from tuner.export.words import flag_words
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]  # of vLLM's own import
 VERSION = "0.32"
 MODEL = Path(__file__).parents[3] / "studies/models/tiny-llama"
-ON_THE_COMMAND_LINE_ONLY = ("middleware",)
-"""of the server, not of the engine"""
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +41,7 @@ def test_the_parser_reads_every_command(vllm: Any, target: str) -> None:
             read = parse([found[pool.label].model, *found[pool.label].words])
             assert read.model == deployment.model
             for flag, value in pool.flags.items():
-                if flag not in ON_THE_COMMAND_LINE_ONLY:
-                    assert getattr(read, flag.replace("-", "_")) == value, flag
+                assert getattr(read, flag.replace("-", "_")) == value, flag
             if pool.kv_transfer is not None:
                 for name, value in pool.kv_transfer.config().items():
                     assert getattr(read.kv_transfer_config, name) == value
@@ -56,11 +53,9 @@ def test_ray_gives_the_engine_keywords_it_has(vllm: Any) -> None:
             "applications"
         ]
         arguments = application["args"]
-        configs = arguments.get("llm_configs") or [v for v in arguments.values()]
+        configs = arguments.get("llm_configs") or list(arguments.values())
         for config in configs:
-            keywords = dict(config["engine_kwargs"])
-            for name in ON_THE_COMMAND_LINE_ONLY:
-                keywords.pop(name, None)
+            keywords = config["engine_kwargs"]
             made = vllm.AsyncEngineArgs(**keywords)
             assert made.max_num_batched_tokens == keywords.get("max_num_batched_tokens")
 

@@ -27,5 +27,5 @@ exec vllm serve meta-llama/Llama-3.1-8B-Instruct \
     --disable-chunked-mm-input \
     --spec-tokens 3 \
     --spec-method ngram \
-    --middleware a.b 'c d' \
+    --cudagraph-capture-sizes 1 2 4 \
     "$@"
