@@ -31,6 +31,7 @@ def confirm(
     from tuner.cli.console import RichUi, compile_simulator, print_json, run_folder, stdout
     from tuner.cli.report import print_results
     from tuner.export.bundle import emit_bundle
+    from tuner.export.targets import target_named
     from tuner.search.tune import confirm_again
     from tuner.study import load_study, overridden
 
@@ -40,6 +41,7 @@ def confirm(
         "engine.unchecked": unchecked_engine or None,
     }
     checked = overridden(load_study(study), changes)
+    target_named(checked.export.target)  # said now, not after the search
     folder = run_folder(out, checked.name)
     compile_simulator(bool(checked.fixed.num_speculative_tokens))
     results = confirm_again(checked, folder, RichUi(), again=again)

@@ -119,7 +119,15 @@ def deployment_of(results: Results, pick: str = RECOMMENDED) -> Deployment:
         engine_version=_version(results),
         pools=_pools(results, chosen.candidate),
         evidence=_comment(results, chosen),
+        left_out=_left_out(results),
     )
+
+
+def _left_out(results: Results) -> tuple[tuple[str, Any, str], ...]:
+    """Settings of the study's engine that are of this machine."""
+    device = results.engine.get("device", "auto")
+    why = "the image and the machine decide it"
+    return () if device == "auto" else (("device", device, why),)
 
 
 def _version(results: Results) -> str:

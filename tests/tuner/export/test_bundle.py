@@ -156,6 +156,13 @@ def test_object_names(study: str, name: str) -> None:
     assert object_name(study) == name
 
 
+def test_a_device_is_not_exported_and_said(results: Results) -> None:
+    on_cpu = replace(results, engine=results.engine | {"device": "cpu"})
+    text = bundle(on_cpu, BundleOptions("compose"))["settings-report.txt"]
+    assert "device = cpu: the image and the machine decide it" in text
+    assert "device = " not in bundle(results, BundleOptions("compose"))["settings-report.txt"]
+
+
 def test_gpus_of_a_replica(results: Results) -> None:
     def gpus(**facts: object) -> int:
         provenance = results.provenance | {"engine": facts}
