@@ -33,7 +33,7 @@ def vllm() -> Iterator[Any]:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_parser_reads_every_command(vllm: Any, target: str) -> None:
-    from profiler.engines.vllm.command_line import parse
+    from profiler.engines.vllm.parser import parse
 
     for fleet, deployment in FLEETS.items():
         found = EXTRACT[target](rendered(target, fleet).files)
@@ -75,8 +75,8 @@ NOT_HERE = {"block-size": 32, "async-scheduling": True}
 @pytest.mark.parametrize("flag", [k.flag.removeprefix("--") for k in KNOBS.values()])
 def test_the_configuration_takes_every_setting(vllm: Any, flag: str) -> None:
     """Parser, engine arguments and the whole engine configuration, one setting at a time."""
-    from profiler.engines.vllm.command_line import parse
     from profiler.engines.vllm.facts import resolved_settings
+    from profiler.engines.vllm.parser import parse
 
     value = FLAGS[flag]
     words = flag_words({**BESIDE.get(flag, {}), flag: value})
