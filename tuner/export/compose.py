@@ -120,15 +120,13 @@ def _literal(text: str) -> str:
 
 
 def _fates(deployment: Deployment) -> dict[str, Any]:
-    alone = translated("nothing to choose: there is one replica")
     return {
         "deployment.name": exported("name"),
         "deployment.namespace": translated("the project's network"),
         "deployment.model": exported("command"),
         "deployment.engine_version": translated("tag of image"),
         "deployment.image": exported("image"),
-        "router": alone,
-        **(vllm_router_fates(deployment) if deployment.has_choice else {}),
+        **vllm_router_fates(deployment),
         "pool.role": translated("names of services"),
         "pool.replicas": translated("one service per replica"),
         "pool.num_gpus": exported("deploy.resources.reservations.devices")

@@ -180,8 +180,7 @@ def _fates(deployment: Deployment) -> dict[str, Any]:
         "deployment.model": exported(model),
         "deployment.engine_version": translated("tag of image"),
         "deployment.image": exported("image"),
-        "router": translated("nothing to choose: there is one replica"),
-        **(vllm_router_fates(deployment) if deployment.has_choice else {}),
+        **vllm_router_fates(deployment),
         "pool.role": translated("label stallfree/role"),
         "pool.replicas": exported("spec.replicas"),
         "pool.num_gpus": exported("resources.limits")

@@ -109,6 +109,13 @@ def _router(deployment: Deployment, pool: EnginePool, rule: str) -> dict[str, An
     return {"request_router_config": config}
 
 
+def _guard_fates(deployment: Deployment) -> Fates:
+    first = deployment.pools[0] if not deployment.is_pd else deployment.pool_with(Role.PREFILL)
+    if choice(_RULES, deployment.router.rule, first.replicas).name != _PREFIX_CLASS:
+        return {}
+    return {"router.guard_requests": exported("request_router_kwargs.imbalanced_threshold")}
+
+
 def _fates(deployment: Deployment) -> Fates:
     return {
         "deployment.name": exported("name"),
@@ -119,7 +126,7 @@ def _fates(deployment: Deployment) -> Fates:
         "router": not_expressible("no router class has it")
         if deployment.has_choice
         else ONE_REPLICA,
-        "router.guard_requests": exported("request_router_kwargs.imbalanced_threshold"),
+        **_guard_fates(deployment),
         **rule_fates(deployment, _RULES),
         "pool.role": translated("prefill_config, decode_config or llm_configs"),
         "pool.replicas": exported("deployment_config.num_replicas"),

@@ -36,12 +36,13 @@ class Choice(NamedTuple):
 Choices = Mapping[str, Choice]
 """simulated rule -> the target's"""
 
+_CACHE_AWARE = "cache_aware"
 _NEAREST = "nearest is power_of_two, which the files have; with two replicas it is the same"
 VLLM_ROUTER: Choices = {
     ROUND_ROBIN: Choice("round_robin", exported("--policy round_robin")),
     POWER_OF_TWO: Choice("power_of_two", exported("--policy power_of_two")),
     PREFIX_AWARE: Choice(
-        "cache_aware",
+        _CACHE_AWARE,
         translated("--policy cache_aware: the same idea with other details (--cache-threshold)"),
     ),
     LEAST_REQUESTS: Choice(
@@ -91,12 +92,17 @@ def _choices_of(deployment: Deployment, choices: Choices) -> list[Choice]:
 
 
 def vllm_router_fates(deployment: Deployment) -> Fates:
-    """Fates of every router setting where `vllm-router` is the router."""
-    lost = not_expressible("the rule that it belongs to is not in the files")
-    return {
-        "router": lost,
+    """Fates of every router setting where `vllm-router` is the router, if there is a choice."""
+    if not deployment.has_choice:
+        return {"router": ONE_REPLICA}
+    guards: Fates = {
         "router.guard_requests": exported("--balance-abs-threshold"),
         "router.guard_ratio": exported("--balance-rel-threshold"),
+    }
+    is_used = _CACHE_AWARE in (c.name for c in _choices_of(deployment, VLLM_ROUTER))
+    return {
+        "router": not_expressible("the rule that it belongs to is not in the files"),
+        **(guards if is_used else {}),
         **rule_fates(deployment, VLLM_ROUTER),
     }
 
@@ -107,7 +113,7 @@ def policy_flags(deployment: Deployment) -> list[str]:
     flags = ["--policy", "--prefill-policy", "--decode-policy"]
     words = [w for pair in zip(flags[deployment.is_pd :], names, strict=False) for w in pair]
     router = deployment.router
-    if "cache_aware" in names:
+    if _CACHE_AWARE in names:
         words += ["--balance-abs-threshold", str(router.guard_requests)]
         words += ["--balance-rel-threshold", str(router.guard_ratio)]
     if "power_of_two" in names:

@@ -97,16 +97,13 @@ def _script(deployment: Deployment, before: list[str], words: list[str], head: i
 
 def _fates(deployment: Deployment) -> dict[str, Any]:
     by_hand = translated("start the command once per replica")
-    router = vllm_router_fates(deployment) if deployment.has_choice else {}
-    alone = translated("nothing to choose: there is one replica")
     return {
         "deployment.name": not_expressible("a command line has no name"),
         "deployment.namespace": not_expressible("a command line is in no namespace"),
         "deployment.model": exported("model"),
         "deployment.engine_version": translated("the vLLM that is installed; check vllm --version"),
         "deployment.image": translated("whatever installs this vLLM"),
-        "router": alone,
-        **router,
+        **vllm_router_fates(deployment),
         "pool.role": translated("one command per pool"),
         "pool.replicas": by_hand if deployment.has_choice else exported("one command"),
         "pool.num_gpus": translated("by the parallel sizes; choose with CUDA_VISIBLE_DEVICES"),

@@ -15,7 +15,7 @@ from tests.tuner.export.fleets import FLAGS, FLEETS, aggregated, disaggregated, 
 from tuner.export.deployment import Deployment, EnginePool, KvTransfer, Role
 from tuner.export.settings_report import Kind, Outcome, settings_of
 from tuner.export.targets import TARGETS, render
-from tuner.simulator.router import RULES, Router
+from tuner.simulator.router import PREFIX_AWARE, RULES, Router
 
 CASES = [(target, fleet) for target in TARGETS for fleet in FLEETS]
 
@@ -154,6 +154,20 @@ def test_every_router_rule_has_a_fate(target: str, rule: str) -> None:
     pool = replace(aggregated().pools[0], flags={}, replicas=2)
     report = render(aggregated(pools=(pool,), router=Router(rule)), target).settings
     assert {s.name: fate for s, fate in report}["rule"].how
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_what_is_said_of_a_rules_own_settings_is_so(target: str, replicas: int) -> None:
+    router = Router(PREFIX_AWARE, guard_requests=4321, guard_ratio=1.75)
+    made = render(aggregated(replicas, router=router), target)
+    text = "".join(made.files.values())
+    report = {s.name: fate.outcome is Outcome.EXPORTED for s, fate in made.settings}
+    assert report["guard_requests"] == ("4321" in text)
+    assert report["guard_ratio"] == ("1.75" in text)
+    assert report["guard_requests"] == (
+        replicas == 2 and target in ("vllm", "compose", "kubernetes", "ray-serve")
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS)
