@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tuner.candidate import Candidate, Evidence
+from tuner.candidate import Evidence
 from tuner.export.from_results import Pick
 from tuner.intervals import ALL
 from tuner.results import Results
@@ -140,8 +140,4 @@ def _limits(results: Results, pick: Pick) -> list[str]:
     ]
     unlike = (results.provenance.get("engine") or {}).get("unchecked")
     limits += [f"- {unlike}"] if unlike else []
-    return limits + [f"- Not sampled: {line}" for line in _not_sampled(pick.candidate)]
-
-
-def _not_sampled(candidate: Candidate) -> list[str]:
-    return candidate.not_sampled
+    return limits + [f"- Not sampled: {line}" for line in pick.candidate.not_sampled]
