@@ -14,11 +14,13 @@ from profiler.engines.base import EngineSpec
 from profiler.engines.fake import FakeEngine
 from profiler.errors import ExportError
 from profiler.traffic.synthetic import like
+from profiler.traffic.trace import Trace
 from tests.tuner.conftest import SLO
 from tests.tuner.export.fleets import disaggregated
+from tuner.export.bundle import launch_plan
 from tuner.export.from_results import deployment_of, picked
 from tuner.export.launch import LaunchPlan, engine_spec, launch
-from tuner.results import Results
+from tuner.results import Results, RunFolder
 
 MODEL = Path(__file__).parents[3] / "studies/models/tiny-llama"
 
@@ -97,6 +99,16 @@ def test_a_setting_that_the_engine_does_not_keep_is_named(results: Results) -> N
     assert "NOT all as exported" in files["LAUNCH.md"]
     line = "- max_num_batched_tokens: exported 512, in the run 512, here 1024"
     assert line in files["LAUNCH.md"]
+
+
+def test_a_run_is_launched_with_its_own_traffic(finished_run: Path) -> None:
+    folder = RunFolder(finished_run)
+    plan = launch_plan(folder, "recommended", 5.0)
+    assert 0 < plan.trace.num_requests < Trace.load(folder.trace).num_requests
+    assert plan.trace.duration_s <= 5.0
+    assert plan.slo.limits[0].itl_p99_s == folder.load_results().slo["default"]["itl_p99_s"]
+    files = launch(plan, start=Stage(), parse=lambda words: {"model": words[0]})
+    assert json.loads(files["launch.json"])["all_settings_as_exported"] is True
 
 
 def test_a_fleet_is_not_launched_on_one_machine(results: Results) -> None:
