@@ -5,6 +5,7 @@ StallfreeError                  a fault; the command line prints one line and ex
 │   ├── TraceError              recorded traffic
 │   ├── StudyError              study file
 │   ├── KnobError               an engine setting
+│   ├── ExportError             a deployment that a target cannot run
 │   ├── ModelFolderError        a model folder or its config.json
 │   ├── LinkError               a KV link is unknown or unreadable, or two engines cannot share KV
 │   └── SiliconError            the published GPU data does not hold what was asked for
@@ -46,6 +47,10 @@ class StudyError(InputError):
 
 class KnobError(InputError):
     """An engine setting is unknown, out of range, or clashes with another."""
+
+
+class ExportError(InputError):
+    """A deployment is incomplete, or a target cannot run it."""
 
 
 class ModelFolderError(InputError):

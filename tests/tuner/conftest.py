@@ -46,6 +46,11 @@ def candidate(label: str, settings: dict[str, Any], step_s: float) -> Candidate:
 
 @pytest.fixture
 def results() -> Results:
+    return finished_by_hand()
+
+
+def finished_by_hand() -> Results:
+    """A finished run with two configurations."""
     default = candidate("default", {"max_model_len": 4096}, 0.2)
     settings = {
         "max_model_len": 4096,

@@ -30,8 +30,8 @@ def confirm(
     """
     from tuner.cli.console import RichUi, compile_simulator, print_json, run_folder, stdout
     from tuner.cli.report import print_results
-    from tuner.export.emit import emit
-    from tuner.export.targets import render
+    from tuner.export.bundle import emit_bundle
+    from tuner.export.targets import target_named
     from tuner.search.tune import confirm_again
     from tuner.study import load_study, overridden
 
@@ -41,10 +41,11 @@ def confirm(
         "engine.unchecked": unchecked_engine or None,
     }
     checked = overridden(load_study(study), changes)
+    target_named(checked.export.target)  # said now, not after the search
     folder = run_folder(out, checked.name)
     compile_simulator(bool(checked.fixed.num_speculative_tokens))
     results = confirm_again(checked, folder, RichUi(), again=again)
-    emit(render(results, checked.export.target), folder.bundle)
+    emit_bundle(folder, results, checked.export.target)
     if json:
         print_json(results.to_dict())
     else:

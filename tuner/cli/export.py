@@ -1,4 +1,4 @@
-"""`stallfree export`: a finished run's recommendation as deployment files."""
+"""`stallfree export`: a finished run's configuration as deployment files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,64 @@ import typer
 
 def export(
     study: Annotated[Path, typer.Argument(help="Study file, or a run folder.")],
-    target: Annotated[str, typer.Option(help="What to deploy to: vllm.")] = "vllm",
+    target: Annotated[
+        str,
+        typer.Option(
+            help="What to deploy to: vllm, compose, kubernetes, production-stack, kserve, llm-d, "
+            "dynamo or ray-serve."
+        ),
+    ] = "vllm",
+    pick: Annotated[
+        str,
+        typer.Option(
+            help="Which configuration: recommended, best (predicted goodput), knee (of the front) "
+            "or the number of a trial."
+        ),
+    ] = "recommended",
+    current: Annotated[
+        Path | None,
+        typer.Option(help="File of what runs now; adds previous/, diff.txt and ROLLBACK.md."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder; default: bundle in the run folder.")
     ] = None,
+    launch: Annotated[
+        bool,
+        typer.Option(
+            "--launch",
+            help="Start the exported vLLM command on this machine, read every setting back, replay "
+            "a part of the traffic, and add the result.",
+        ),
+    ] = False,
+    launch_for: Annotated[
+        str, typer.Option(help="How much of the traffic --launch replays, like 30s or 2m.")
+    ] = "2m",
+    json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Write the recommended configuration as files for an engine, with the evidence.
+    """Write a configuration as files for an engine or a platform, with the evidence.
 
-    The folder is replaced whole.
+    Beside the files: what became of every setting, one page of evidence, a canary plan, and alert
+    rules. The folder is replaced whole.
     """
-    from tuner.cli.console import find_run, stdout
+    from tuner.cli.console import RichUi, find_run, print_json, stdout
+    from tuner.cli.durations import seconds
+    from tuner.export.bundle import BundleOptions, bundle, held_out_of, launch_plan
     from tuner.export.emit import emit
-    from tuner.export.targets import render
 
     folder = find_run(study)
-    written = emit(render(folder.load_results(), target), out or folder.bundle)
-    for path in sorted(written.iterdir()):
-        stdout.print(str(path), highlight=False, soft_wrap=True)
+    options = BundleOptions(target, pick, current)
+    replayed_s = seconds(launch_for)
+    files = bundle(folder.load_results(), options, held_out_of(folder))
+    written = emit(files, out or folder.bundle)
+    if launch:
+        from tuner.export.launch import launch as launched
+
+        plan = launch_plan(folder, pick, replayed_s)
+        with RichUi().progress("starting vLLM, then replaying") as progress:
+            files |= launched(plan, progress=progress)
+        emit(files, written)
+    if json:
+        print_json({"folder": str(written), "files": sorted(files)})
+        return
+    for name in sorted(files):
+        stdout.print(str(written / name), highlight=False, soft_wrap=True)

@@ -43,8 +43,8 @@ def tune(
     """
     from tuner.cli.console import RichUi, compile_simulator, print_json, run_folder, stderr, stdout
     from tuner.cli.report import print_results
-    from tuner.export.emit import emit
-    from tuner.export.targets import render
+    from tuner.export.bundle import emit_bundle
+    from tuner.export.targets import target_named
     from tuner.search.tune import TuneOptions
     from tuner.search.tune import tune as run
     from tuner.study import load_study, overridden
@@ -59,11 +59,12 @@ def tune(
         "engine.unchecked": unchecked_engine or None,
     }
     checked = overridden(load_study(study), changes)
+    target_named(checked.export.target)  # said now, not after the search
     folder = run_folder(out, checked.name)
     compile_simulator(bool(checked.fixed.num_speculative_tokens))
     options = TuneOptions(study, resume=resume, fresh=fresh)
     results = run(checked, folder, options, RichUi())
-    bundle = emit(render(results, checked.export.target), folder.bundle)
+    bundle = emit_bundle(folder, results, checked.export.target)
     if json:
         print_json({**results.to_dict(), "bundle": str(bundle)})
         return

@@ -1,4 +1,4 @@
-"""`vllm serve`: a configuration file, the same as a command line, and the evidence.
+"""`vllm serve`: per pool a configuration file, the same as a command line, and the environment.
 
 vLLM's reader of `--config` files drops a `false` (it appends `--flag` for true and, in many
 versions or when the key is spelled with underscores, nothing for false). So a false setting is
@@ -7,129 +7,109 @@ written as `no-flag: true`, which every version reads as the flag `--no-flag`.
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import Any
 
-import yaml
+from tuner.export.deployment import PORT, Deployment, EnginePool
+from tuner.export.routers import router_words, vllm_router_fates
+from tuner.export.settings_report import Rendering, exported, not_expressible, rendering, translated
+from tuner.export.words import comment, flag_words, shell_lines, yaml_text
 
-from profiler.engine_config import EngineConfig
-from tuner.candidate import Evidence
-from tuner.results import Results
-
-_SERVER_ARGUMENTS = ("load_format", "dtype")
-
-
-def render(results: Results) -> dict[str, str]:
-    """File name -> text of the bundle for the recommended configuration. Writes nothing."""
-    flags = server_flags(results)
-    return {
-        "vllm.yaml": config_file(results, flags),
-        "command.sh": command_file(results, flags),
-        "settings.json": _json(_settings(results)),
-        "evidence.json": _json(_evidence(results)),
-    }
+HOST_VARIABLE = "VLLM_NIXL_SIDE_CHANNEL_HOST"
+PORT_VARIABLE = "VLLM_NIXL_SIDE_CHANNEL_PORT"
 
 
-def server_flags(results: Results) -> dict[str, Any]:
-    """Flag name without dashes in front -> value, in a fixed order; the model is not one."""
-    engine = results.engine
-    named = {k: engine[k] for k in _SERVER_ARGUMENTS if engine.get(k, "auto") != "auto"}
-    named |= engine.get("args", {})
-    flags = {name.replace("_", "-"): value for name, value in named.items()}
-    chosen = EngineConfig.from_settings(results.recommended.settings).arguments()
-    flags |= {name.replace("_", "-"): value for name, value in chosen.items()}
-    return {name: value for name, value in flags.items() if value is not None}
+def render(deployment: Deployment) -> Rendering:
+    """`vllm.yaml`, `command.sh` and `vllm.env`; of several pools one of each per pool."""
+    files: dict[str, str] = {}
+    for pool in deployment.pools:
+        config, command, environment = _names(deployment, pool)
+        files[config] = config_file(deployment, pool)
+        files[command] = command_file(deployment, pool)
+        if variables := environment_of(pool):
+            files[environment] = "".join(f"{k}={v}\n" for k, v in variables.items())
+    if deployment.has_choice:
+        files["router.sh"] = _router_file(deployment)
+    notes = [f"Every file needs vLLM {deployment.engine_version}."]
+    if deployment.has_choice:
+        notes.append("Start each pool's command once per replica, then router.sh (vllm-router).")
+    return rendering(deployment, files, _fates(deployment), *notes)
 
 
-def config_file(results: Results, flags: dict[str, Any]) -> str:
+def _names(deployment: Deployment, pool: EnginePool) -> tuple[str, str, str]:
+    if len(deployment.pools) == 1:
+        return "vllm.yaml", "command.sh", "vllm.env"
+    return f"{pool.label}.yaml", f"{pool.label}.sh", f"{pool.label}.env"
+
+
+def config_file(deployment: Deployment, pool: EnginePool) -> str:
     """Text for `vllm serve --config FILE`."""
-    content: dict[str, Any] = {"model": results.engine["model"]}
-    for name, value in flags.items():
+    content: dict[str, Any] = {"model": deployment.model}
+    for name, value in deployment.arguments(pool).items():
         content |= {f"no-{name}": True} if value is False else {name: value}
-    return _comment(results) + yaml.safe_dump(content, sort_keys=False)
+    return yaml_text(deployment.evidence, content)
 
 
-def command_words(results: Results, flags: dict[str, Any]) -> list[str]:
+def command_words(deployment: Deployment, pool: EnginePool) -> list[str]:
     """`vllm serve MODEL --flag value ...` as words."""
-    words = ["vllm", "serve", str(results.engine["model"])]
-    for name, value in flags.items():
-        words += _flag_words(name, value)
-    return words
+    return ["vllm", "serve", deployment.model, *flag_words(deployment.arguments(pool))]
 
 
-def _flag_words(name: str, value: Any) -> list[str]:
-    if isinstance(value, bool):
-        return [f"--{name}" if value else f"--no-{name}"]
-    if isinstance(value, list):
-        return [f"--{name}", *(str(item) for item in value)]
-    return [f"--{name}", json.dumps(value) if isinstance(value, dict) else str(value)]
+def environment_of(pool: EnginePool) -> dict[str, str]:
+    """Variables of every replica of `pool`; the side channel's address is each one's own."""
+    port = {} if pool.kv_transfer is None else {PORT_VARIABLE: pool.kv_transfer.side_channel_port}
+    return pool.environment | {name: str(value) for name, value in port.items()}
 
 
-def command_file(results: Results, flags: dict[str, Any]) -> str:
-    """A shell script with the full command line."""
-    variables = results.engine.get("environment", {})
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
-    first, *rest = _lines(command_words(results, flags))
+def command_file(deployment: Deployment, pool: EnginePool) -> str:
+    """A shell script with the full command line; further arguments are appended."""
+    exports = [f"export {k}={shlex.quote(v)}" for k, v in environment_of(pool).items()]
+    if pool.kv_transfer is not None:
+        why = "address of this machine that the other replicas reach, not a name"
+        exports.append(f'export {HOST_VARIABLE}="${{{HOST_VARIABLE}:?{why}}}"')
+    return _script(deployment, exports, command_words(deployment, pool), head=3)
+
+
+def _router_file(deployment: Deployment) -> str:
+    """A shell script that asks for the replicas' addresses."""
+    variables = {
+        pool.label: [
+            f"{pool.label.upper().replace('-', '_')}_{i}_URL" for i in range(pool.replicas)
+        ]
+        for pool in deployment.pools
+    }
+    asked = [
+        f': "${{{name}:?URL of a {label} replica, such as http://10.0.0.1:{PORT}}}"'
+        for label, names in variables.items()
+        for name in names
+    ]
+    urls = {label: [f"${name}" for name in names] for label, names in variables.items()}
+    return _script(deployment, asked, router_words(deployment, urls), head=1)
+
+
+def _script(deployment: Deployment, before: list[str], words: list[str], head: int) -> str:
+    """A shell script that runs `before`, then becomes the command `words`."""
+    first, *rest = shell_lines(words, head)
     command = " \\\n    ".join(["exec " + first, *rest, '"$@"'])
-    return "\n".join(["#!/bin/sh", _comment(results) + "set -eu", *exports, command]) + "\n"
+    top = comment(deployment.evidence) + "set -eu"
+    return "\n".join(["#!/bin/sh", top, *before, command]) + "\n"
 
 
-def _lines(words: list[str]) -> list[str]:
-    """One line per flag with its values, quoted for the shell."""
-    lines = [shlex.join(words[:3])]
-    for word in words[3:]:
-        if word.startswith("--"):
-            lines.append(shlex.quote(word))
-        else:
-            lines[-1] += " " + shlex.quote(word)
-    return lines
-
-
-def _comment(results: Results) -> str:
-    met = f"meets its SLOs, {results.evidence}" if results.meets_slo else "DOES NOT MEET its SLOs"
-    if results.evidence is Evidence.PREDICTED:
-        met = f"WAS NOT MEASURED; it would {'' if results.meets_slo else 'not '}meet its SLOs"
-    digest = str(results.provenance.get("trace_digest", ""))[:12]
-    return (
-        f"# Stallfree, study {results.study}: the {results.recommended.label} configuration "
-        f"{met}.\n# Figures: {results.evidence.note}.\n"
-        f"# Traffic {digest}; see evidence.json beside this file.\n"
-    )
-
-
-def _settings(results: Results) -> dict[str, Any]:
+def _fates(deployment: Deployment) -> dict[str, Any]:
+    by_hand = translated("start the command once per replica")
     return {
-        "study": results.study,
-        "verdict": results.verdict,
-        "meets_slo": results.meets_slo,
-        "settings": results.recommended.settings,
-        "resolved": results.recommended.resolved,
-        "engine": results.engine,
-        "provenance": results.provenance,
+        "deployment.name": not_expressible("a command line has no name"),
+        "deployment.namespace": not_expressible("a command line is in no namespace"),
+        "deployment.model": exported("model"),
+        "deployment.engine_version": translated("the vLLM that is installed; check vllm --version"),
+        "deployment.image": translated("whatever installs this vLLM"),
+        **vllm_router_fates(deployment),
+        "pool.role": translated("one command per pool"),
+        "pool.replicas": by_hand if deployment.has_choice else exported("one command"),
+        "pool.num_gpus": translated("by the parallel sizes; choose with CUDA_VISIBLE_DEVICES"),
+        "flag": exported("flag of vllm serve"),
+        "environment": exported("export"),
+        "kv": exported("--kv-transfer-config"),
+        "kv.side_channel_port": exported(PORT_VARIABLE),
+        "kv.side_channel_host": translated(f"{HOST_VARIABLE} is asked for at the start"),
     }
-
-
-def _evidence(results: Results) -> dict[str, Any]:
-    chosen, default = results.recommended, results.default
-    confirmed: dict[str, Any] = {}
-    beside: dict[str, Any] = {}
-    if results.evidence is not Evidence.PREDICTED:
-        confirmed = {results.evidence.value: chosen.measured, "corrected": chosen.corrected}
-        confirmed["replays"] = chosen.replays
-        beside = {results.evidence.value: default.measured}
-    return {
-        "traffic_digest": results.provenance.get("trace_digest"),
-        "traffic_source": results.provenance.get("trace_source"),
-        "engine": results.provenance.get("engine"),
-        "slo": results.slo,
-        "misses": results.misses,
-        "predicted": chosen.predicted,
-        "evidence": results.evidence.note,
-        **confirmed,
-        "default": {"settings": default.settings, "predicted": default.predicted, **beside},
-    }
-
-
-def _json(plain: dict[str, Any]) -> str:
-    return json.dumps(plain, indent=2, allow_nan=False, default=str) + "\n"

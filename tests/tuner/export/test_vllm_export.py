@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from profiler.engine_config import EngineConfig
-from profiler.errors import StudyError
+from tuner.export.bundle import BundleOptions, bundle
 from tuner.export.emit import emit
-from tuner.export.targets import render
 from tuner.results import Results, Verdict
 
 ALL_SETTINGS: dict[str, Any] = {
@@ -41,6 +40,10 @@ ALL_SETTINGS: dict[str, Any] = {
 """every knob, each boolean once as it is not by default where that can be told"""
 
 
+def files_of(results: Results) -> dict[str, str]:
+    return bundle(results, BundleOptions())
+
+
 def command_of(text: str) -> list[str]:
     """The words after `exec` of a command file."""
     joined = text[text.index("exec ") + 5 :].replace("\\\n", " ")
@@ -48,7 +51,7 @@ def command_of(text: str) -> list[str]:
 
 
 def test_false_is_never_written_as_false(results: Results) -> None:
-    content = yaml.safe_load(render(results, "vllm")["vllm.yaml"])
+    content = yaml.safe_load(files_of(results)["vllm.yaml"])
     assert content["no-scheduler-reserve-full-isl"] is True
     assert content["no-enable-prefix-caching"] is True
     assert False not in [v for v in content.values() if isinstance(v, bool)]
@@ -58,50 +61,47 @@ def test_false_is_never_written_as_false(results: Results) -> None:
 
 
 def test_the_command_says_the_same(results: Results) -> None:
-    words = command_of(render(results, "vllm")["command.sh"])
+    words = command_of(files_of(results)["command.sh"])
     assert words[:3] == ["vllm", "serve", "/models/a model"]
     assert "--no-scheduler-reserve-full-isl" in words
     assert words[words.index("--max-num-batched-tokens") + 1] == "512"
 
 
 def test_the_command_is_a_shell_script(results: Results, tmp_path: Path) -> None:
-    folder = emit(render(results, "vllm"), tmp_path / "bundle")
+    folder = emit(files_of(results), tmp_path / "bundle")
     done = subprocess.run(["sh", "-n", str(folder / "command.sh")], check=False)
     assert done.returncode == 0
     assert "export VLLM_CPU_KVCACHE_SPACE=1\n" in (folder / "command.sh").read_text()
 
 
 def test_evidence_goes_along(results: Results) -> None:
-    evidence = json.loads(render(results, "vllm")["evidence.json"])
+    evidence = json.loads(files_of(results)["evidence.json"])
     assert evidence["traffic_digest"] == "0123456789abcdef"
     assert evidence["measured"] == results.recommended.measured
     assert evidence["predicted"] == results.recommended.predicted
     assert evidence["predicted"]["chance"]["all"] == 0.5
     assert len(evidence["predicted"]["intervals"]["ttft_p99_s"]) == 2
     assert evidence["default"]["predicted"]["chance"]["all"] == 0.0
-    settings = json.loads(render(results, "vllm")["settings.json"])
-    assert settings["settings"] == results.recommended.settings
-    assert settings["meets_slo"] is True
+    assert evidence["settings"] == results.recommended.settings
+    assert evidence["meets_slo"] is True
 
 
 def test_a_bundle_that_does_not_meet_its_slos_says_so(results: Results) -> None:
     missed = replace(results, meets_slo=False, verdict=Verdict.NOTHING_MET)
     for name in ("vllm.yaml", "command.sh"):
-        assert "DOES NOT MEET" in render(missed, "vllm")[name]
-        assert "DOES NOT MEET" not in render(results, "vllm")[name]
+        assert "DOES NOT MEET" in files_of(missed)[name]
+        assert "DOES NOT MEET" not in files_of(results)[name]
 
 
 def test_emit_replaces_the_folder_whole(results: Results, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
-    emit({"old.txt": "x"}, folder)
-    emit(render(results, "vllm"), folder)
-    names = sorted(path.name for path in folder.iterdir())
-    assert names == ["command.sh", "evidence.json", "settings.json", "vllm.yaml"]
-
-
-def test_an_unknown_target_is_one_line(results: Results) -> None:
-    with pytest.raises(StudyError, match="unknown export target 'tgi'; known: vllm"):
-        render(results, "tgi")
+    emit({"old.txt": "x", "old/deep.txt": "y"}, folder)
+    emit(files_of(results), folder)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        *("command.sh", "vllm.yaml", "vllm.env", "settings-report.json", "settings-report.txt"),
+        *("evidence.json", "EVIDENCE.md", "CANARY.md", "alerts.yaml"),
+    }
 
 
 @pytest.mark.engine
@@ -121,7 +121,7 @@ def test_vllm_reads_both_forms_back(results: Results, tmp_path: Path, negated: b
         "args": {"enforce_eager": not negated, "hf_overrides": {"rope_theta": 2.0, "x": False}},
     }
     folder = emit(
-        render(replace(results, recommended=chosen, engine=engine), "vllm"), tmp_path / "bundle"
+        files_of(replace(results, recommended=chosen, engine=engine)), tmp_path / "bundle"
     )
     parser = FlexibleArgumentParser(prog="vllm")  # put together as `vllm serve` does
     serve = parser.add_subparsers(dest="subparser").add_parser("serve")

@@ -14,7 +14,7 @@ from profiler.engines import start_engine
 from profiler.engines.base import Engine, EngineSpec
 from profiler.errors import EngineVersionError
 from tuner.cli.whatif import from_run
-from tuner.export.targets import render
+from tuner.export.bundle import BundleOptions, bundle
 from tuner.results import RunFolder
 from tuner.schema import Study
 from tuner.search.progress import SilentUi
@@ -74,7 +74,7 @@ def test_refused_before_it_is_profiled_then_accepted_with_the_flag(
     results = tune(accepted, folder, TuneOptions(small_study, resume=True, start=start), ears)
     assert len([s for s in ears.said if "unchecked engine" in s]) == 1
     assert "0.99.0" in results.provenance["engine"]["unchecked"]
-    evidence = json.loads(render(results, "vllm")["evidence.json"])
+    evidence = json.loads(bundle(results, BundleOptions())["evidence.json"])
     assert "0.99.0" in evidence["engine"]["unchecked"]
 
 

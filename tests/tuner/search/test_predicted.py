@@ -17,7 +17,7 @@ from profiler.engines.base import Engine, EngineSpec
 from profiler.errors import SimulationError
 from tuner.candidate import Evidence
 from tuner.cli.report import print_results, verdict_line
-from tuner.export.targets import render
+from tuner.export.bundle import BundleOptions, bundle
 from tuner.results import Results, RunFolder, Verdict
 from tuner.search.objective import blocks_by_budget
 from tuner.search.pareto import Trial
@@ -71,7 +71,7 @@ def test_every_output_says_that_nothing_was_measured(results: Results, capsys) -
     assert verdict_line(results).startswith("Predicted only, not measured (8 configurations tried)")
     missed = replace(results, meets_slo=False, misses={"default.itl_p99_s": 0.25})
     assert "would miss default.itl_p99_s by 25 %" in verdict_line(missed)
-    files = render(results, "vllm")
+    files = bundle(results, BundleOptions())
     assert "WAS NOT MEASURED" in files["vllm.yaml"] and "WAS NOT MEASURED" in files["command.sh"]
     assert "# Figures: nothing was measured." in files["vllm.yaml"]
     assert not any("rehearsed" in text for text in files.values())

@@ -23,7 +23,7 @@ from profiler.errors import EvidenceError
 from profiler.outcomes import LateSteps, TokenTimes
 from tuner.candidate import Evidence
 from tuner.cli.report import print_results
-from tuner.export.targets import render
+from tuner.export.bundle import BundleOptions, bundle
 from tuner.results import Results, RunFolder
 from tuner.schema import Study
 from tuner.search.progress import SilentUi
@@ -118,12 +118,12 @@ def test_every_output_says_rehearsed(rehearsed: Results) -> None:
     console = Console(width=300, record=True, file=io.StringIO())
     print_results(rehearsed, console)
     shown = " ".join(console.export_text().split())  # a table's title goes over two lines
-    bundle = render(rehearsed, "vllm")
+    files = bundle(rehearsed, BundleOptions())
     assert REHEARSED in shown
-    assert REHEARSED in bundle["evidence.json"]
-    assert f"# Figures: {REHEARSED}." in bundle["command.sh"]
+    assert REHEARSED in files["evidence.json"]
+    assert f"# Figures: {REHEARSED}." in files["command.sh"]
     sources = " ".join(data.confirmed(rehearsed)["source"])
-    for text in (shown, json.dumps(plain), *bundle.values(), sources):
+    for text in (shown, json.dumps(plain), *files.values(), sources):
         assert "measured" not in text
 
 
@@ -141,7 +141,7 @@ def test_the_bundle_has_no_latency_model_for_vllm(
     results = rehearse(named, small_study, tmp_path / "run", stage)
     assert {s.engine_args["latency_model"] for s in stage.specs} == {"example-8b"}
     assert results.engine["args"] == {"seed": 3}
-    assert "latency" not in render(results, "vllm")["vllm.yaml"].split("\n", 3)[3]
+    assert "latency" not in bundle(results, BundleOptions())["vllm.yaml"].split("\n", 3)[3]
 
 
 def test_a_latency_model_file_is_found_beside_the_study(small_study: Path) -> None:

@@ -1,0 +1,100 @@
+"""Everything of an export: a target's files, the evidence, the canary plan and the way back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from profiler.collect.artefact import FACTS
+from profiler.traffic.trace import Trace
+from tuner.export.canary import alert_rules, canary_plan
+from tuner.export.emit import emit
+from tuner.export.evidence import evidence, evidence_page
+from tuner.export.from_results import RECOMMENDED, deployment_of, picked
+from tuner.export.launch import LaunchPlan
+from tuner.export.rollback import read_current, rollback_files
+from tuner.export.settings_report import Rendering, shown
+from tuner.export.targets import target_named
+from tuner.results import Results, RunFolder
+from tuner.slo import Slo
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    """What to export, and for what."""
+
+    target: str = "vllm"
+    pick: str = RECOMMENDED
+    current: Path | None = None
+    """file of the configuration that runs now"""
+
+
+def held_out_of(folder: RunFolder) -> dict[str, Any] | None:
+    """The latency model's held-out errors that the run's profile knows; None without a profile."""
+    try:
+        facts = json.loads((folder.profile / FACTS).read_text(encoding="utf-8"))
+        held_out: dict[str, Any] = facts["held_out"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return held_out
+
+
+def bundle(
+    results: Results, options: BundleOptions, held_out: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """File name -> text of a whole bundle. Writes nothing.
+
+    Raises
+    ------
+    StudyError
+        There is no such target or configuration.
+    ExportError
+        The target cannot run it, or the current configuration cannot be read.
+    """
+    target = target_named(options.target)
+    pick = picked(results, options.pick)
+    deployment = deployment_of(results, options.pick)
+    rendered = target.render(deployment)
+    checked = f"Checked in Stallfree's tests against {target.rules}."
+    settings = rendered.to_dict() | {"target": options.target, "checked_against": target.rules}
+    files = {
+        **rendered.files,
+        "settings-report.json": _json(settings),
+        "settings-report.txt": f"{rendered.text()}{checked}\n",
+        "evidence.json": _json(evidence(results, pick, held_out)),
+        "EVIDENCE.md": evidence_page(results, pick, held_out, _lost(rendered)),
+        "CANARY.md": canary_plan(deployment, results.slo),
+        "alerts.yaml": alert_rules(deployment, results.slo),
+    }
+    if options.current is not None:
+        current = read_current(options.current)
+        files |= rollback_files(deployment, target, rendered.files, current)
+    return files
+
+
+def emit_bundle(folder: RunFolder, results: Results, target: str) -> Path:
+    """Write the recommended configuration for `target` into the run folder; returns where."""
+    return emit(bundle(results, BundleOptions(target), held_out_of(folder)), folder.bundle)
+
+
+def launch_plan(folder: RunFolder, pick: str, replayed_s: float) -> LaunchPlan:
+    """What `tuner.export.launch.launch` needs: the first `replayed_s` seconds of the run's traffic.
+
+    Raises `ResultsError`, `StudyError` and `TraceError`.
+    """
+    results = folder.load_results()
+    trace = Trace.load(folder.trace).slice(0.0, replayed_s)
+    slo = Slo.build(trace.class_names, {}, results.slo)
+    deployment = deployment_of(results, pick)
+    return LaunchPlan(deployment, picked(results, pick), trace, slo)
+
+
+def _lost(rendered: Rendering) -> list[str]:
+    return [f"{s.name} = {shown(s.value)}: {fate.how}" for s, fate in rendered.lost()]
+
+
+def _json(plain: dict[str, Any]) -> str:
+    return json.dumps(plain, indent=2, allow_nan=False, default=str) + "\n"

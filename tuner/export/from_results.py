@@ -1,0 +1,191 @@
+"""From a finished run to what is to be deployed: which configuration, and as which pools."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from profiler.engine_config import EngineConfig
+from profiler.errors import StudyError
+from tuner.candidate import Candidate, Evidence
+from tuner.export.deployment import TENSOR_PARALLEL, UNKNOWN, Deployment, EnginePool, Role
+from tuner.knee import knee
+from tuner.results import Results
+
+RECOMMENDED, KNEE, BEST = "recommended", "knee", "best"
+_SERVER_ARGUMENTS = ("load_format", "dtype")
+_PARALLEL = (TENSOR_PARALLEL, "pipeline-parallel-size", "data-parallel-size")
+_COSTS = ("ttft_p99_s", "itl_p99_s", "goodput_rps")
+_NAME_LENGTH = 40
+
+
+@dataclass(frozen=True)
+class Pick:
+    """One configuration of a run, and what is known of it."""
+
+    candidate: Candidate
+    evidence: Evidence
+    """of this configuration; most of a search's were only predicted"""
+    meets_slo: bool
+    misses: dict[str, float]
+    """relative violation of each SLO; only those that are violated"""
+
+    @property
+    def figures(self) -> dict[str, Any] | None:
+        """As good as they get: confirmed ones where there are any, else predicted ones."""
+        return self.candidate.measured or self.candidate.predicted
+
+
+def picked(results: Results, pick: str = RECOMMENDED) -> Pick:
+    """The configuration called `pick`.
+
+    Parameters
+    ----------
+    pick
+        recommended (what the run recommends), best (highest predicted goodput on the front), knee
+        (nearest to the front's ideal point) or the number of a trial.
+
+    Raises
+    ------
+    StudyError
+        There is no such trial, or nothing to choose from.
+    """
+    if pick == RECOMMENDED:
+        evidence = _evidence(results, results.recommended)
+        return Pick(results.recommended, evidence, results.meets_slo, results.misses)
+    point = _point(results, pick)
+    candidate = _candidate(results, point)
+    evidence = _evidence(results, candidate)
+    figures = candidate.measured or candidate.predicted or {}
+    meets = bool(figures.get("meets_slo", point["feasible"]))
+    violations = figures.get("violations", {})
+    misses = {name: v for name, v in violations.items() if v is not None and v > 0}
+    return Pick(candidate, evidence, meets, misses)
+
+
+def _evidence(results: Results, candidate: Candidate) -> Evidence:
+    return Evidence.PREDICTED if candidate.measured is None else results.evidence
+
+
+def _point(results: Results, pick: str) -> dict[str, Any]:
+    points = results.front
+    if pick in (KNEE, BEST):
+        points = [p for p in points if p["on_front"]]
+    elif pick.isdecimal():
+        points = [p for p in points if p["number"] == int(pick)]
+    else:
+        raise StudyError(
+            f"--pick must be {RECOMMENDED}, {KNEE}, {BEST} or the number of a trial, got {pick!r}"
+        )
+    if not points:
+        known = [p["number"] for p in results.front]
+        raise StudyError(
+            f"the run has no trial to pick as {pick}; it has {len(known)}, "
+            + (f"numbers {min(known)} to {max(known)}" if known else "run `stallfree tune` first")
+        )
+    if pick == BEST:
+        return max(points, key=lambda p: float(p["goodput_rps"]))
+    costs = np.array([[p[name] for name in _COSTS] for p in points], dtype=np.float64)
+    costs[:, -1] *= -1
+    return points[knee(costs)]
+
+
+def _candidate(results: Results, point: dict[str, Any]) -> Candidate:
+    """The confirmed candidate with the point's settings, or one that was only predicted."""
+    for candidate in (results.recommended, *results.candidates):
+        if candidate.settings == point["settings"]:
+            return candidate
+    predicted = {k: v for k, v in point.items() if k not in ("number", "settings", "on_front")}
+    return Candidate(
+        label=f"trial-{point['number']}",
+        settings=point["settings"],
+        predicted=predicted | {"meets_slo": point["feasible"]},
+        measured=None,
+        corrected=None,
+        replays=[],
+        resolved=results.default.resolved | point["settings"],
+    )
+
+
+def deployment_of(results: Results, pick: str = RECOMMENDED) -> Deployment:
+    """The configuration called `pick` as a deployment. Raises `StudyError`, see `picked`."""
+    chosen = picked(results, pick)
+    return Deployment(
+        name=object_name(results.study),
+        model=str(results.engine["model"]),
+        engine_version=_version(results),
+        pools=_pools(results, chosen.candidate),
+        evidence=_comment(results, chosen),
+        left_out=_left_out(results),
+    )
+
+
+def _left_out(results: Results) -> tuple[tuple[str, Any, str], ...]:
+    """Settings of the study's engine that are of this machine."""
+    device = results.engine.get("device", "auto")
+    why = "the image and the machine decide it"
+    return () if device == "auto" else (("device", device, why),)
+
+
+def _version(results: Results) -> str:
+    """The vLLM's; that of the fake engine says nothing of one."""
+    facts = results.provenance.get("engine") or {}
+    if facts.get("engine") == "fake":
+        return UNKNOWN
+    return str(facts.get("version") or UNKNOWN)
+
+
+def object_name(study: str) -> str:
+    """`study` as a name of Kubernetes objects with room for a suffix."""
+    plain = re.sub(r"[^a-z0-9]+", "-", study.lower()).strip("-")[:_NAME_LENGTH].strip("-")
+    return plain if plain[:1].isalpha() else f"stallfree-{plain}".strip("-")
+
+
+def _pools(results: Results, candidate: Candidate) -> tuple[EnginePool, ...]:
+    """What the run's engine is: one aggregated replica.
+
+    The one place to say how a fleet's results become pools.
+    """
+    flags = server_flags(results, candidate)
+    pool = EnginePool(
+        label=Role.AGGREGATED,
+        replicas=1,
+        num_gpus=_num_gpus(results, flags),
+        flags=flags,
+        environment=dict(results.engine.get("environment", {})),
+    )
+    return (pool,)
+
+
+def _num_gpus(results: Results, flags: dict[str, Any]) -> int:
+    """GPUs of one replica: as the profile knows them, else by the parallel sizes."""
+    facts = results.provenance.get("engine") or {}
+    if facts.get("num_gpus") is not None:
+        return int(facts["num_gpus"])
+    if str(facts.get("device", "")).lower().startswith("cpu"):
+        return 0
+    return int(np.prod([int(flags.get(name, 1)) for name in _PARALLEL]))
+
+
+def server_flags(results: Results, candidate: Candidate) -> dict[str, Any]:
+    """Flag name without dashes in front -> value, in a fixed order; the model is not one."""
+    engine = results.engine
+    named = {k: engine[k] for k in _SERVER_ARGUMENTS if engine.get(k, "auto") != "auto"}
+    named |= engine.get("args", {})
+    named |= EngineConfig.from_settings(candidate.settings).arguments()
+    return {name.replace("_", "-"): v for name, v in named.items() if v is not None}
+
+
+def _comment(results: Results, chosen: Pick) -> tuple[str, ...]:
+    met = f"meets its SLOs, {chosen.evidence}" if chosen.meets_slo else "DOES NOT MEET its SLOs"
+    if chosen.evidence is Evidence.PREDICTED:
+        met = f"WAS NOT MEASURED; it would {'' if chosen.meets_slo else 'not '}meet its SLOs"
+    digest = str(results.provenance.get("trace_digest", ""))[:12]
+    return (
+        f"Stallfree, study {results.study}: the {chosen.candidate.label} configuration {met}.",
+        f"Figures: {chosen.evidence.note}.",
+        f"Traffic {digest}; see evidence.json beside this file.",
+    )
