@@ -27,7 +27,11 @@ from tuner.simulator.speculative_kernel import run_speculative
 ENGINE = "engine"
 DRAFTS = "drafts"
 FLEET = "fleet"
-KERNELS: dict[str, Callable[..., int]] = {ENGINE: run_all, DRAFTS: run_speculative, FLEET: run_fleet}
+KERNELS: dict[str, Callable[..., int]] = {
+    ENGINE: run_all,
+    DRAFTS: run_speculative,
+    FLEET: run_fleet,
+}
 
 
 def prepare(speculative: bool = False, fleet: bool = False) -> None:
