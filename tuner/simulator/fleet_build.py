@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -114,6 +114,11 @@ def check_plan(plan: FleetPlan) -> None:
         raise SimulationError(
             f"the latency of a link must be above 0 s, got {plan.wires.link.latency_s}; "
             "give its real one"
+        )
+    if plan.wires is not None and plan.wires.link.overlap_layers < 1:
+        raise SimulationError(
+            f"overlap_layers of a link must be at least 1, got {plan.wires.link.overlap_layers}; "
+            "give the model's number of layers, or 1 for no overlap"
         )
 
 

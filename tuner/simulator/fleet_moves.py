@@ -45,10 +45,14 @@ def hand_over(fleet: FleetArrays) -> bool:
     i = choose_decode(fleet, q, ended_s + fleet.times[PREFILL_OUT])
     visible_s = ended_s + fleet.times[HOP]
     slot = give(fleet, q, i, visible_s, visible_s)
+    if slot == NONE:
+        return False
+    moves, there = fleet.transfers.moves, fleet.at[p, SLOTS] + fleet.course.first_slot[q]
+    moves.early_s[fleet.at[i, SLOTS] + slot] = ended_s - moves.first_kv_s[there]
     fleet.course.decode[q] = i
     fleet.replicas.num_handed[p] += 1
     find_ended(fleet)
-    return slot != NONE
+    return True
 
 
 @inner

@@ -57,6 +57,10 @@ class Link:
     bytes_per_s: float
     shared: bool = True
     """concurrent loads of a decode replica share the bandwidth equally; else each has all of it"""
+    overlap_layers: int = 1
+    """layer-wise transfer: layers of the model, whose KV leaves one by one while the prompt is
+    computed (`link.bytes_after_prefill`); 1: everything leaves after the prefill, as with vLLM's
+    connectors"""
 
 
 class Side(NamedTuple):
@@ -133,6 +137,7 @@ def pool_rules(side: Side, limits: Limits, wires: Wires | None) -> Rules:
         return role_rules("kv_consumer", "fail", False)
     rules = role_rules(pool.kv_role, pool.kv_load_failure_policy, limits.overlapped)
     link = wires.link
+    rules = rules._replace(overlap_layers=int(link.overlap_layers))
     if side.role == PREFILL:
         return rules._replace(lookahead_s=float(wires.hop_s + link.latency_s))
     return rules._replace(

@@ -65,8 +65,8 @@ class Router:
     """priority: part of the first replicas, rounded down but at least one, that is reserved for
     urgent requests: those with the lowest numbers"""
     guard_requests: int = 32
-    """prefix-aware: the load is uneven while the replica with the most outstanding requests has more
-    than so many more than the one with the fewest (SGLang's balance_abs_threshold)"""
+    """prefix-aware: the load is uneven while the replica with the most outstanding requests has
+    more than so many more than the one with the fewest (SGLang's balance_abs_threshold)"""
     guard_ratio: float = 1.1
     """prefix-aware: and more than so many times as many (SGLang's balance_rel_threshold)"""
     seed: int = 0

@@ -16,6 +16,7 @@ from profiler.engines.vllm.driver import VllmEngine
 from profiler.engines.vllm.session import session_members
 from profiler.errors import EngineDiedError
 from profiler.knobs import KNOBS
+from profiler.kv_transfer import KvShape, kv_shape_of
 
 MODEL = Path(__file__).parents[3] / "studies/models/tiny-llama"
 CONFIG = EngineConfig(max_num_batched_tokens=512, max_num_seqs=16, max_model_len=2048)
@@ -75,6 +76,7 @@ def test_facts_are_complete(engine: Engine) -> None:
     assert facts.model_shape["hidden_size"] == 256
     assert facts.model_shape["vocab_size"] == 4096
     assert facts.model_shape["dtype"] == "float32"
+    assert kv_shape_of(facts.model_shape) == KvShape(4, 4, 2 * 4 * 32 * 4)
 
 
 def test_every_request_gets_its_tokens_in_order(engine: Engine) -> None:
