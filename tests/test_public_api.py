@@ -41,11 +41,11 @@ SIGNATURES = {
     "tuner.search.load_curve.load_curves": "(problem, configs, progress, *, seed, factors)",
     "tuner.search.optimize.search": "(problem, database, options, progress)",
     "tuner.search.tune.tune": "(study, folder, options, ui)",
-    "tuner.simulator.is_compiled": "(speculative)",
+    "tuner.simulator.is_compiled": "(speculative, fleet)",
     "tuner.simulator.links.link_named": (
         "(name, *, latency_s, bytes_per_s, overlap_layers, folder)"
     ),
-    "tuner.simulator.prepare": "(speculative)",
+    "tuner.simulator.prepare": "(speculative, fleet)",
     "tuner.simulator.simulate": (
         "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, timeline, "
         "concurrency, encoder, acceptance)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -173,8 +173,8 @@ def slots_for(plan: FleetPlan, num_requests: int, side: Side, growth: int) -> in
 def build_replicas(plan: FleetPlan) -> Replicas:
     """Replicas at rest."""
     r = sum(plan.numbers)
-    columns = {name: ints(r) for name in Replicas._fields}
-    columns |= {"clock_s": np.full(r, np.inf), "last_key_s": np.full(r, np.nan)}  # type: ignore[dict-item]
+    columns: dict[str, Any] = {name: ints(r) for name in Replicas._fields}
+    columns |= {"clock_s": np.full(r, np.inf), "last_key_s": np.full(r, np.nan)}
     columns["pool"] = np.repeat(np.arange(len(plan.sides)), plan.numbers)
     columns["status"] = ints(r, STUCK)
     shorts = plan.sides[0].pool.num_replicas if plan.sides[0].role == AGGREGATED else 0
