@@ -166,7 +166,7 @@ def slots_for(plan: FleetPlan, num_requests: int, side: Side, growth: int) -> in
     bytes each."""
     among = side.pool.num_replicas if side.role == DECODE else plan.num_first
     rule = plan.router.decode_rule if side.role == DECODE else plan.router.rule
-    spread = 1 if rule == ROUND_ROBIN else 2
+    spread = 1 if rule == ROUND_ROBIN else 4
     return max(1, min(num_requests, 64 + growth * spread * -(-num_requests // among))) + 1
 
 

@@ -122,27 +122,30 @@ def limit_s(fleet: FleetArrays, i: int) -> float:
 
 
 @inner
-def run_replicas(fleet: FleetArrays, settings: Settings) -> int:
-    """Every replica, up to its limit, the decode replicas first. Returns PAUSED, STUCK when none
-    had anything to do, or the status of one that needs help."""
-    replicas, result = fleet.replicas, STUCK
-    for k in range(replicas.pool.size):
-        i = replicas.pool.size - 1 - k
-        if i == fleet.counts[DECODES] - 1:
-            find_bounds(fleet)
-        until_s = limit_s(fleet, i)
-        if replicas.clock_s[i] >= until_s:
-            continue
-        pool = replicas.pool[i]
-        state = pick_state(fleet, i, settings.rules[pool])
-        fleet.transfers.times[i, UNTIL] = until_s
-        status = run_all(state, settings.limits[pool], settings.params[pool], settings.jitter[i])
-        note_run(fleet, state, i, status)
-        if status not in (ALL_DONE, STUCK, PAUSED):
-            fleet.counts[STOPPED] = i
-            return status
+def send_requests(fleet: FleetArrays) -> int:
+    """Route and hand over what may be. Returns PAUSED, STUCK when there was nothing, or
+    SLOTS_FULL."""
+    result = STUCK
+    find_bounds(fleet)
+    while may_route(fleet):
+        if not route_arrival(fleet):
+            return SLOTS_FULL
+        result = PAUSED
+    while may_hand_over(fleet):
+        if not hand_over(fleet):
+            return SLOTS_FULL
         result = PAUSED
     return result
+
+
+@inner
+def may_run(fleet: FleetArrays, i: int) -> bool:
+    """Whether replica `i` has anything to do before its limit. Writes its UNTIL."""
+    if i == fleet.counts[DECODES] - 1:  # what the decode replicas have done counts for the others
+        find_bounds(fleet)
+    until_s = limit_s(fleet, i)
+    fleet.transfers.times[i, UNTIL] = until_s
+    return fleet.replicas.clock_s[i] < until_s
 
 
 @inner
@@ -160,21 +163,23 @@ def run_fleet(fleet: FleetArrays, settings: Settings) -> int:
     """Run until every request has ended. Returns a status.
 
     After LOG_FULL, empty the log of replica STOPPED and call again. SLOTS_FULL and BLOCKS_MATTER
-    ask for a fresh run with more slots or with identities; ENDLESS and STUCK are final.
+    ask for a fresh run with more slots or with identities; ENDLESS and STUCK are final. `run_all`
+    is called in one place only, because its machine code is optimized anew wherever it is.
     """
-    while True:
-        moved = False
-        find_bounds(fleet)
-        while may_route(fleet):
-            if not route_arrival(fleet):
-                return SLOTS_FULL
-            moved = True
-        while may_hand_over(fleet):
-            if not hand_over(fleet):
-                return SLOTS_FULL
-            moved = True
-        status = run_replicas(fleet, settings)
-        if status == STUCK and not moved:
-            return ALL_DONE if all_ended(fleet) else STUCK
-        if status not in (STUCK, PAUSED):
-            return status
+    replicas, moved = fleet.replicas, PAUSED
+    while moved == PAUSED:
+        moved = send_requests(fleet)
+        if moved == SLOTS_FULL:
+            return SLOTS_FULL
+        for i in range(replicas.pool.size - 1, -1, -1):  # the decode replicas first
+            if not may_run(fleet, i):
+                continue
+            pool, jitter = replicas.pool[i], settings.jitter[i]
+            state = pick_state(fleet, i, settings.rules[pool])
+            status = run_all(state, settings.limits[pool], settings.params[pool], jitter)
+            note_run(fleet, state, i, status)
+            if status not in (ALL_DONE, STUCK, PAUSED):
+                fleet.counts[STOPPED] = i
+                return status
+            moved = PAUSED
+    return ALL_DONE if all_ended(fleet) else STUCK

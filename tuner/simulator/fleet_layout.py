@@ -32,8 +32,11 @@ class Tiles(NamedTuple):
 
     def on_end(self, pick: Callable[[State], Any]) -> Any:
         """The arrays `pick` of all replicas in one."""
-        parts = [np.tile(pick(s), n) for s, n in zip(self.states, self.numbers, strict=True)]
-        whole = np.concatenate(parts)
+        whole, at = self.unwritten(pick), 0
+        for state, number in zip(self.states, self.numbers, strict=True):
+            size = pick(state).size
+            whole[at : at + number * size].reshape(number, size)[:] = pick(state)
+            at += number * size
         return whole.view(np.recarray) if whole.dtype.names else whole
 
     def in_rows(self, pick: Callable[[State], AnyArray]) -> Any:

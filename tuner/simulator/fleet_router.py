@@ -64,9 +64,9 @@ def see_answers(fleet: FleetArrays, lo: int, hi: int, now: float) -> None:
         at, out_s = fleet.at[i, SLOTS], fleet.columns.out_s[replicas.pool[i]]
         e = replicas.num_answered[i]
         while e < replicas.num_ended[i] and fleet.transfers.released_s[at + e] + out_s <= now:
-            slot = fleet.transfers.released[at + e]
+            q = fleet.slots.request[at + fleet.transfers.released[at + e]]
             replicas.requests[i] -= 1
-            replicas.tokens[i] -= fleet.flat.requests.prompt_tokens[at + slot]
+            replicas.tokens[i] -= fleet.traffic.prompt_tokens[q]
             e += 1
         replicas.num_answered[i] = e
 
