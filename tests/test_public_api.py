@@ -49,18 +49,16 @@ SIGNATURES = {
     "tuner.search.load_curve.load_curves": "(problem, configs, progress, *, seed, factors)",
     "tuner.search.optimize.search": "(problem, database, options, progress)",
     "tuner.search.tune.tune": "(study, folder, options, ui)",
-    "tuner.simulator.is_compiled": "(speculative)",
+    "tuner.simulator.is_compiled": "(speculative, fleet)",
     "tuner.simulator.links.link_named": (
         "(name, *, latency_s, bytes_per_s, overlap_layers, folder)"
     ),
-    "tuner.simulator.prepare": "(speculative)",
+    "tuner.simulator.prepare": "(speculative, fleet)",
     "tuner.simulator.simulate": (
         "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, timeline, "
         "concurrency, encoder, acceptance)"
     ),
-    "tuner.simulator.simulate_pools": (
-        "(trace, prefill, decode, link, *, kv_bytes_per_token, itl_limit_s, seed, fails)"
-    ),
+    "tuner.simulator.simulate_fleet": "(trace, fleet, *, itl_limit_s, seed, fails)",
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",
     "tuner.windows.draw_windows": "(trace, num_windows)",

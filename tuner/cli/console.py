@@ -48,19 +48,20 @@ class RichUi:
             yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-def compile_simulator(speculative: bool = False) -> None:
+def compile_simulator(speculative: bool = False, fleet: bool = False) -> None:
     """Where the simulator is not compiled yet, do it in sight instead of at the first simulation.
 
     Every command that simulates calls this once its input is checked. `speculative` is the kernel
-    for configurations with draft tokens, a second one.
+    for configurations with draft tokens, a second one; `fleet` the one for fleets, a third.
     """
     from tuner import simulator  # heavy
 
-    if not simulator.is_compiled(speculative):
+    if not simulator.is_compiled(speculative, fleet):
         kernel = "the simulator for draft tokens" if speculative else "the simulator"
-        seconds = 15 if speculative else 25
+        kernel = "the simulator for fleets" if fleet else kernel
+        seconds = 60 if fleet else 15 if speculative else 25
         with RichUi().progress(f"compiling {kernel}, once, about {seconds} s"):
-            simulator.prepare(speculative)
+            simulator.prepare(speculative, fleet)
 
 
 def print_json(plain: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
-"""`python -m tuner.simulator [speculative]`: compile the simulator's kernel now instead of at first
-use; with the word, the kernel for configurations with draft tokens."""
+"""`python -m tuner.simulator [speculative]`: compile the simulator's kernels, for one engine and
+for fleets, now instead of at first use; with the word, the kernel for configurations with draft
+tokens."""
 
 from __future__ import annotations
 
@@ -10,5 +11,6 @@ from tuner.simulator.compilation import prepare
 
 if __name__ == "__main__":
     started = time.perf_counter()
-    prepare("speculative" in sys.argv[1:])
+    speculative = "speculative" in sys.argv[1:]
+    prepare(speculative, fleet=not speculative)
     print(f"simulator kernels ready in {time.perf_counter() - started:.1f} s")

@@ -15,6 +15,7 @@ from profiler.latency.step_time import BatchShape, step_interval
 from profiler.steps import AFTER_CHUNKS, AFTER_DECODES
 from tuner.simulator.commit import commit_chunks, commit_decodes, describe_batch, release_finished
 from tuner.simulator.encoder_release import images_in_flight, images_rest, process_images
+from tuner.simulator.fences import defers_frees, note_empty_step, note_step, was_late
 from tuner.simulator.gaps import has_log_room, log_pooled_gap
 from tuner.simulator.quiet import run_quiet
 from tuner.simulator.record import (
@@ -60,15 +61,7 @@ from tuner.simulator.state import (
     State,
 )
 from tuner.simulator.transfer_arrays import Transfers
-from tuner.simulator.transfers import (
-    defers_frees,
-    next_transfer_s,
-    note_empty_step,
-    note_step,
-    see_transfers,
-    until_s,
-    was_late,
-)
+from tuner.simulator.transfers import next_transfer_s, see_transfers, until_s
 from tuner.simulator.waiting import see_arrivals
 
 

@@ -62,7 +62,7 @@ def time_load(transfers: Transfers, r: int, size_bytes: float, now: float) -> No
     moves, rules = transfers.moves, transfers.rules
     fixed_s = rules.latency_s + moves.duration_s[r]
     moves.left_bytes[r] = size_bytes
-    if not rules.shared:
+    if not rules.shared or size_bytes <= 0.0:
         moves.end_s[r] = now + size_bytes / rules.bytes_per_s + fixed_s
         return
     project_ends(transfers, now)

@@ -1,4 +1,4 @@
-"""From two pools and a trace to replicas."""
+"""A pool of replicas, and what its engines are built from."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from profiler.engine_config import EngineConfig
 from profiler.errors import SimulationError
 from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
-from tuner.simulator.build import (
-    admissible,
-    build_limits,
-    build_requests,
-    draw_jitter,
-    resolved,
-)
+from tuner.simulator.build import admissible, build_limits, build_requests, resolved
+from tuner.simulator.log_room import MAX_LOGGED
+from tuner.simulator.memory import Inputs, allocate, as_records, ints
+from tuner.simulator.pool_arrays import Prefixes
 from tuner.simulator.prefix_keys import build_prefixes, prefix_blocks
-from tuner.simulator.replica import Columns, PoolData, Replica
-from tuner.simulator.state import FloatArray, Limits
-from tuner.simulator.transfer_build import Script, role_rules
+from tuner.simulator.state import FloatArray, Limits, Log, Requests, State
+from tuner.simulator.transfer_arrays import Rules
+from tuner.simulator.transfer_build import Script, allocate_engine, build_transfers, role_rules
 
 BoolArray = npt.NDArray[np.bool_]
+
+AGGREGATED = "aggregated"
+PREFILL = "prefill"
+DECODE = "decode"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Pool:
     num_gpus: int = 1
     """of one replica"""
     kv_role: str = "kv_both"
-    """vLLM's: kv_producer, kv_consumer or kv_both (what its NIXL examples use on both sides)"""
+    """vLLM's, for prefill and decode replicas: kv_producer, kv_consumer or kv_both (what its NIXL
+    examples use on both sides)"""
     kv_load_failure_policy: str = "fail"
     """vLLM's, for decode replicas: "fail" the request, or "recompute" its prompt"""
 
@@ -61,139 +63,114 @@ class Link:
     connectors"""
 
 
-class PoolPlan(NamedTuple):
-    """The arguments of `pools.simulate_pools`."""
+class Side(NamedTuple):
+    """A pool, and what it is in its fleet."""
 
-    trace: Trace
-    prefill: Pool
-    decode: Pool
+    pool: Pool
+    role: str
+    """AGGREGATED, PREFILL or DECODE"""
+
+
+class Wires(NamedTuple):
+    """What ties prefill and decode replicas to each other."""
+
     link: Link
-    kv_bytes_per_token: float
-    itl_limit_s: FloatArray | None
-    seed: int | None
-    fails: BoolArray | None
-
-
-class BuiltPlan(NamedTuple):
-    """What both pools are built from; K requests that both accept."""
-
-    plan: PoolPlan
-    accepted: BoolArray
-    """(N,)"""
-    itl_limit_s: FloatArray
     hop_s: float
     """from a prefill's token to the request's arrival at a decode replica"""
-    prefill_limits: Limits
-    decode_limits: Limits
-    prefill_columns: Columns
-    """of the K requests, visible at their arrival"""
-    decode_columns: Columns
-    """of the K requests, none of which has arrived; their urgency is by priority alone"""
-
-    @property
-    def num_requests(self) -> int:
-        return int(self.accepted.sum())
+    kv_bytes_per_token: float
 
 
-def build_plan(plan: PoolPlan, identities: bool) -> BuiltPlan:
-    """Check, and describe the requests to both pools.
+class BuiltPool(NamedTuple):
+    """A pool and the requests that it may get."""
 
-    Blocks of a pool have identities where prefixes are shared, or where `identities` says so.
-    """
-    trace, prefill, decode = plan.trace, plan.prefill, plan.decode
-    if trace.images is not None:
-        raise SimulationError("pools are simulated for text only; take the images out of the trace")
-    if not plan.link.latency_s > 0.0:
-        raise SimulationError(
-            f"the latency of a link must be above 0 s, got {plan.link.latency_s}; give its real one"
-        )
-    if plan.link.overlap_layers < 1:
-        raise SimulationError(
-            f"overlap_layers of a link must be at least 1, got {plan.link.overlap_layers}; give "
-            "the model's number of layers, or 1 for no overlap"
-        )
-    first = dataclasses.replace(trace, output_tokens=np.ones_like(trace.output_tokens))
-    accepted = admissible(first, prefill.config, prefill.num_kv_blocks)
-    accepted &= admissible(trace, decode.config, decode.num_kv_blocks)
-    later = dataclasses.replace(trace, arrival_s=np.full(trace.num_requests, np.inf))
-    fails = np.zeros(trace.num_requests, np.bool_) if plan.fails is None else plan.fails
-    limits = [pool_limits(trace, pool, identities) for pool in (prefill, decode)]
-    k = int(accepted.sum())
-    none, all_of = np.zeros(k, np.int64), np.ones(k, np.int64)
-    unknown_s, no_s = np.full(k, np.inf), np.zeros(k)
-    no_limit = np.full(len(trace.class_names), np.nan)
-    here = Script(none, all_of, none, unknown_s)
-    there = Script(all_of, none, fails[accepted].astype(np.int64), no_s)
-    return BuiltPlan(
-        plan,
-        accepted,
-        no_limit if plan.itl_limit_s is None else plan.itl_limit_s,
-        prefill.model.frontend_out_s + decode.model.frontend_in_s,
-        limits[0],
-        limits[1],
-        build_columns(first, accepted, limits[0], prefill, here),
-        build_columns(later, accepted, limits[1], decode, there),
-    )
+    side: Side
+    limits: Limits
+    rules: Rules
+    requests: Requests
+    """(K,) as its replicas see them; of those it refuses nothing is read"""
+    prefixes: Prefixes
+    """(K,)"""
+
+
+def accepts(trace: Trace, side: Side) -> BoolArray:
+    """(N,) the requests that the pool takes."""
+    pool = side.pool
+    return admissible(asked_of(trace, side), pool.config, pool.num_kv_blocks)
+
+
+def asked_of(trace: Trace, side: Side) -> Trace:
+    """What the pool is asked for: a prefill replica for one token."""
+    if side.role != PREFILL:
+        return trace
+    return dataclasses.replace(trace, output_tokens=np.ones_like(trace.output_tokens))
+
+
+def build_pool(
+    trace: Trace, accepted: BoolArray, side: Side, wires: Wires | None, identities: bool
+) -> BuiltPool:
+    """The pool, and the `accepted` requests of `trace` as it sees them."""
+    limits = pool_limits(trace, side.pool, identities)
+    length = resolved(side.pool.config, "max_model_len")
+    in_any_order = limits._replace(priority=False)
+    requests = build_requests(asked_of(trace, side), accepted, in_any_order, 0.0, length)
+    np.maximum(requests.max_output, 1, out=requests.max_output)
+    prefixes = build_prefixes(trace, accepted, requests, limits)
+    return BuiltPool(side, limits, pool_rules(side, limits, wires), requests, prefixes)
 
 
 def pool_limits(trace: Trace, pool: Pool, identities: bool) -> Limits:
-    """The rules' settings for the replicas of a pool."""
+    """The rules' settings for the replicas of a pool. Blocks have identities where prefixes are
+    shared, or where `identities` says so."""
     limits = build_limits(pool.config, pool.num_kv_blocks, trace.prefix_block_tokens or 1)
     if limits.num_drafts:
         raise SimulationError(
-            "pools are simulated without speculative decoding; set num_speculative_tokens to 0"
+            "fleets are simulated without speculative decoding; set num_speculative_tokens to 0"
         )
     alike = identities or bool(prefix_blocks(trace).shared.any())
     return limits._replace(identities=limits.caching and alike)
 
 
-def build_columns(
-    trace: Trace, accepted: BoolArray, limits: Limits, pool: Pool, script: Script
-) -> Columns:
-    """The accepted requests as a pool sees them."""
-    length = resolved(pool.config, "max_model_len")
-    requests = build_requests(trace, accepted, limits, pool.model.frontend_in_s, length)
-    return Columns(requests, build_prefixes(trace, accepted, requests, limits), script)
-
-
-def build_replicas(built: BuiltPlan) -> tuple[list[Replica], list[Replica]]:
-    """The replicas of both pools; the prefill replicas have their requests, in turn."""
-    plan, k = built.plan, built.num_requests
-    prefill, decode = list[Replica](), list[Replica]()
-    for i in range(plan.prefill.num_replicas):
-        mine = np.arange(i, k, plan.prefill.num_replicas)
-        spare = np.append(mine, 0 if k else mine)  # so that the last one is released, not only run
-        columns = built.prefill_columns.take(spare)
-        columns.requests.visible_s[mine.size :] = np.inf
-        data = pool_data(built, plan.prefill, i)
-        rules = data.rules._replace(
-            lookahead_s=float(built.hop_s + plan.link.latency_s),
-            overlap_layers=int(plan.link.overlap_layers),
-        )
-        replica = Replica(columns, built.prefill_limits, data._replace(rules=rules))
-        replica.requests = mine.tolist()
-        prefill.append(replica)
-    for i in range(plan.decode.num_replicas):
-        data = pool_data(built, plan.decode, i)
-        rules = data.rules._replace(
-            shared=bool(plan.link.shared),
-            latency_s=float(plan.link.latency_s),  # a whole number would be compiled for anew
-            bytes_per_s=float(plan.link.bytes_per_s),
-            block_bytes=float(plan.kv_bytes_per_token * built.decode_limits.block_size),
-            overlap_layers=int(plan.link.overlap_layers),
-        )
-        columns = built.decode_columns.take(np.arange(k))
-        decode.append(Replica(columns, built.decode_limits, data._replace(rules=rules)))
-    return prefill, decode
-
-
-def pool_data(built: BuiltPlan, pool: Pool, i: int) -> PoolData:
-    """What replica `i` of a pool is built from; each draws jitter of its own."""
-    seed = None if built.plan.seed is None else built.plan.seed + i
-    return PoolData(
-        pool.num_kv_blocks,
-        built.itl_limit_s,
-        pool.model.params,
-        draw_jitter(pool.model.residuals, seed),
-        role_rules(pool.kv_role, pool.kv_load_failure_policy, bool(pool.config.async_scheduling)),
+def pool_rules(side: Side, limits: Limits, wires: Wires | None) -> Rules:
+    """The connector's rules; for an aggregated pool those of an engine without one."""
+    pool = side.pool
+    if side.role == AGGREGATED or wires is None:
+        return role_rules("kv_consumer", "fail", False)
+    rules = role_rules(pool.kv_role, pool.kv_load_failure_policy, limits.overlapped)
+    link = wires.link
+    rules = rules._replace(overlap_layers=int(link.overlap_layers))
+    if side.role == PREFILL:
+        return rules._replace(lookahead_s=float(wires.hop_s + link.latency_s))
+    return rules._replace(
+        shared=bool(link.shared),
+        latency_s=float(link.latency_s),  # a whole number would be compiled for anew
+        bytes_per_s=float(link.bytes_per_s),
+        block_bytes=float(wires.kv_bytes_per_token * limits.block_size),
     )
+
+
+def empty_replica(
+    built: BuiltPool, takes: BoolArray, num_slots: int, itl_limit_s: FloatArray
+) -> State:
+    """A replica that has been sent nothing, with `num_slots` >= 2 slots for any requests that it
+    takes. Its log has room for more than one step whatever happens in it."""
+    role, limits, n = built.side.role, built.limits, num_slots
+    requests = Requests(np.full(n, np.inf), ints(n), ints(n), ints(n), ints(n))
+    if takes.any():  # the first slots hold the largest ones until a request comes
+        total = np.where(takes, built.requests.prompt_tokens + built.requests.max_output, -1)
+        output = np.where(takes, built.requests.max_output, -1)
+        for slot, q in enumerate((int(total.argmax()), int(output.argmax()))):
+            requests.prompt_tokens[slot] = built.requests.prompt_tokens[q]
+            requests.max_output[slot] = built.requests.max_output[q]
+    script = Script(
+        remote=ints(n, int(role == DECODE)),
+        hands_over=ints(n, int(role == PREFILL)),
+        fails=ints(n),
+        duration_s=np.full(n, np.inf if role == PREFILL else 0.0),
+    )
+    held = n if limits.identities else 0
+    prefixes = Prefixes(built.prefixes.ids, *(ints(held) for _ in range(4)))
+    inputs = Inputs(as_records(requests), prefixes, None, build_transfers(script, built.rules))
+    make = allocate if role == AGGREGATED else allocate_engine
+    state = make(inputs, limits, built.side.pool.num_kv_blocks, itl_limit_s)
+    room = MAX_LOGGED + limits.max_active + n + 1024
+    return state._replace(log=Log(np.empty(room), np.empty(room * itl_limit_s.size, np.int64)))

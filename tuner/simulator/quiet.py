@@ -35,7 +35,8 @@ from tuner.simulator.transfers import next_transfer_s, until_s
 @inner
 def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: FloatArray) -> None:
     """Run pure decode steps until anything else can happen: an arrival that may be admitted, a
-    decode's last step, a shortage of blocks, the end of a transfer, or the recorded window."""
+    decode's last step, a shortage of blocks, the end of a transfer, or the recorded window. Where
+    it stops only because other engines must come first, it goes on in the next call."""
     counts, times, crossing = state.tally.counts, state.tally.times, state.tally.crossing
     ring, visible_s = state.tally.ring, state.requests.visible_s
     closed = counts[BLOCKED] == 1 and not limits.adaptive  # whose cap falls with every arrival
@@ -70,4 +71,4 @@ def run_quiet(state: State, limits: Limits, params: StepTimeParams, jitter: Floa
         counts[NUM_STEPS] += 1
         phase = phase + 1 if phase + 1 < crossing.size else 0
         slot = slot + 1 if slot + 1 < ring.size else 0
-    counts[QUIET] = 0
+    counts[QUIET] = 1 if times[SCHEDULE_AT] >= until_s(state.transfers) else 0

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from profiler.compiled import inner
 from tuner.simulator.blocks import can_admit, free_blocks
+from tuner.simulator.kv_queue import enter_kv_queue, leave_kv_queue, skip_loading
 from tuner.simulator.link import bytes_after_prefill, time_load
-from tuner.simulator.lists import append, append_partial, append_running
+from tuner.simulator.lists import append_partial, append_running
 from tuner.simulator.scheduler import (
     chunk_size,
     fit_waiting,
@@ -40,19 +41,16 @@ from tuner.simulator.tables import (
 from tuner.simulator.transfer_arrays import (
     ARRIVED,
     KV_HEAD,
-    KV_TAIL,
     LOADING,
     LOCAL,
     LOST,
     NEXT_END,
     NUM_STARTED,
-    NUM_WITH_KV,
     READY,
     REMOTE,
     Transfers,
 )
-from tuner.simulator.transfers import leave_kv_queue
-from tuner.simulator.waiting import is_before, pop_waiting, waiting_head
+from tuner.simulator.waiting import pop_waiting, waiting_head
 
 
 @inner
@@ -85,14 +83,6 @@ def admit_any(
             left -= n
         r = kv if kv != NONE else waiting_head(state, limits)
     counts[BLOCKED] = 1 if r != NONE else 0
-
-
-@inner
-def skip_loading(transfers: Transfers, r: int) -> int:
-    """The first from `r` on, in the queue of those that hold KV, whose load is over; or NONE."""
-    while r != NONE and transfers.moves.stage[r] == LOADING:
-        r = transfers.moves.next[r]
-    return r
 
 
 @inner
@@ -195,23 +185,3 @@ def reserved_blocks(transfers: Transfers, state: State, limits: Limits) -> int:
             total += blocks_for(state.requests.prompt_tokens[r], limits.block_size)
         r = moves.next[r]
     return total
-
-
-@inner
-def enter_kv_queue(transfers: Transfers, state: State, limits: Limits, r: int) -> None:
-    """Put `r` into the queue of those that hold KV: at the end, or at its place by priority."""
-    moves, counts = transfers.moves, transfers.counts
-    counts[NUM_WITH_KV] += 1
-    before = counts[KV_TAIL]
-    if limits.priority:
-        while before != NONE and is_before(state.requests.urgency, r, before):
-            before = moves.prev[before]
-    if before == counts[KV_TAIL]:
-        append(counts, moves.prev, moves.next, KV_HEAD, r)
-        return
-    after = counts[KV_HEAD] if before == NONE else moves.next[before]
-    moves.prev[r], moves.next[r], moves.prev[after] = before, after, r
-    if before == NONE:
-        counts[KV_HEAD] = r
-    else:
-        moves.next[before] = r

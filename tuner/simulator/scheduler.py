@@ -24,6 +24,7 @@ from tuner.simulator.encoder import (
     schedule_encoder_inputs,
     settle_encoder_inputs,
 )
+from tuner.simulator.fences import defers_frees
 from tuner.simulator.lists import append_partial, append_running
 from tuner.simulator.state import (
     BLOCKED,
@@ -49,7 +50,7 @@ from tuner.simulator.tables import (
     hash_full_blocks,
 )
 from tuner.simulator.transfer_arrays import Transfers
-from tuner.simulator.transfers import chunk_blocks, defers_frees, num_with_kv
+from tuner.simulator.transfers import chunk_blocks, num_with_kv
 from tuner.simulator.victims import preempt
 from tuner.simulator.waiting import num_waiting, pop_waiting, waiting_head
 

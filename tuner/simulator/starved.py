@@ -14,6 +14,7 @@ import numpy as np
 from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens, grow_blocks
 from tuner.simulator.encoder import encoder_left, schedule_encoder_inputs, settle_encoder_inputs
+from tuner.simulator.fences import is_fenced
 from tuner.simulator.gaps import log_own_gap
 from tuner.simulator.lists import link_end, unlink_end
 from tuner.simulator.lockstep import link_crossing, unlink_crossing
@@ -35,7 +36,6 @@ from tuner.simulator.state import (
 )
 from tuner.simulator.tables import hash_full_blocks
 from tuner.simulator.transfer_arrays import Transfers
-from tuner.simulator.transfers import is_fenced
 from tuner.simulator.victims import pick_victim, preempt
 
 

@@ -85,7 +85,9 @@ class Transfers(NamedTuple):
     times: FloatArray
     """(NUM_TRANSFER_TIMES,) seconds"""
     released: IntArray
-    """(N,) finished requests that hold blocks, in order"""
+    """(N,) requests that have ended, failed ones too, in the order in which the scheduler knew"""
+    released_s: FloatArray
+    """(N,) when each of them ended, seconds"""
     started: IntArray
     """(N,) requests whose load started, in order"""
     rules: Rules

@@ -87,7 +87,7 @@ def build_transfers(script: Script, rules: Rules) -> Transfers:
         prev=ints(n, NONE),
         next=ints(n, NONE),
     )
-    return Transfers(as_records(moves), counts, times, ints(n), ints(n), rules)
+    return Transfers(as_records(moves), counts, times, ints(n), np.empty(n), ints(n), rules)
 
 
 def allocate_engine(

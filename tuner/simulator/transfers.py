@@ -12,18 +12,13 @@ import numpy as np
 
 from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens, extra_blocks, free_blocks
+from tuner.simulator.kv_queue import leave_kv_queue
 from tuner.simulator.link import drain_link
 from tuner.simulator.lists import append, remove
 from tuner.simulator.state import (
-    DECODING,
     DONE,
-    LAST_END,
     NONE,
     NUM_FINISHED,
-    NUM_LATE,
-    NUM_STEPS,
-    PART_HEAD,
-    PREFILLING,
     SCHEDULE_AT,
     Limits,
     State,
@@ -41,7 +36,6 @@ from tuner.simulator.transfer_arrays import (
     NUM_WITH_KV,
     SENT,
     UNTIL,
-    WAS_LATE,
     Transfers,
 )
 
@@ -65,70 +59,6 @@ def until_s(transfers: Transfers | None) -> float:
 
 
 @inner
-def defers_frees(transfers: Transfers | None) -> bool:
-    """Whether blocks of a request in flight cannot be freed (defer_block_free)."""
-    return False if transfers is None else transfers.rules.defers
-
-
-@inner
-def keeps_output(transfers: Transfers | None, state: State, r: int) -> bool:
-    """Whether the preempted `r`, whose only token is in flight, keeps it and ends; a producer drops
-    it (drop_stale_output), because `r` has no KV to hand over any more."""
-    if transfers is None:
-        return True
-    if not transfers.rules.drops_output:
-        return True
-    progress = state.progress
-    progress.outputs[r] = 0
-    progress.first_token_s[r], progress.finish_s[r] = np.nan, np.nan
-    state.tally.counts[NUM_FINISHED] -= 1
-    return False
-
-
-@inner
-def was_late(transfers: Transfers | None) -> bool:
-    """Whether a decode waits that the last step left out because of a fence."""
-    return False if transfers is None else transfers.counts[WAS_LATE] == 1
-
-
-@inner
-def is_fenced(transfers: Transfers, state: State, r: int) -> bool:
-    """Whether the step in flight may still write to the blocks of the running `r`."""
-    times = state.tally.times
-    if not transfers.rules.defers or times[LAST_END] <= times[SCHEDULE_AT]:
-        return False
-    phase = state.progress.phase[r]
-    if phase == DECODING:
-        return bool(np.isnan(state.progress.last_token_s[r]))
-    if phase == PREFILLING:
-        return transfers.moves.fed_step[r] == state.tally.counts[NUM_STEPS] - 1
-    return True
-
-
-@inner
-def note_step(transfers: Transfers, state: State, start: float, end: float) -> None:
-    """The step being built runs from `start` to `end`: remember who gets a chunk, and whether a
-    decode is left out."""
-    counts, first_kv_s = state.tally.counts, transfers.moves.first_kv_s
-    first_layer_s = start + (end - start) / transfers.rules.overlap_layers
-    transfers.counts[WAS_LATE] = 1 if counts[NUM_LATE] > 0 else 0
-    r = counts[PART_HEAD]
-    while r != NONE:
-        if state.progress.chunk[r] > 0:
-            transfers.moves.fed_step[r] = counts[NUM_STEPS]
-            if np.isnan(first_kv_s[r]):
-                first_kv_s[r] = first_layer_s
-        r = state.links.kind_next[r]
-
-
-@inner
-def note_empty_step(transfers: Transfers, state: State) -> None:
-    """The step being built is empty."""
-    if state.tally.counts[NUM_LATE] > 0:
-        transfers.counts[WAS_LATE] = 1
-
-
-@inner
 def chunk_blocks(state: State, limits: Limits, r: int) -> int:
     """New blocks for the chunk of the partial prefill `r`. One whose load failed in part holds
     blocks for its whole prompt."""
@@ -139,16 +69,23 @@ def chunk_blocks(state: State, limits: Limits, r: int) -> int:
 
 
 @inner
+def note_end(transfers: Transfers, r: int, when: float) -> None:
+    """`r` has ended at `when`, and the scheduler knows."""
+    i = transfers.counts[NUM_RELEASED]
+    transfers.released[i], transfers.released_s[i] = r, when
+    transfers.counts[NUM_RELEASED] = i + 1
+
+
+@inner
 def hold_blocks(transfers: Transfers, state: State, r: int) -> bool:
     """`r` has finished; returns whether its blocks stay until they are sent (delay_free_blocks)."""
     moves, counts, times = transfers.moves, transfers.counts, transfers.times
+    note_end(transfers, r, state.progress.finish_s[r])
     if moves.hands_over[r] == 0:
         return False
     append(counts, moves.prev, moves.next, HELD_HEAD, r)
     moves.stage[r] = HELD
     moves.end_s[r] = state.progress.finish_s[r] + moves.duration_s[r]
-    transfers.released[counts[NUM_RELEASED]] = r
-    counts[NUM_RELEASED] += 1
     times[NEXT_END] = min(times[NEXT_END], moves.end_s[r])
     times[UNTIL] = min(times[UNTIL], state.progress.finish_s[r] + transfers.rules.lookahead_s)
     return True
@@ -223,14 +160,7 @@ def fail_load(transfers: Transfers, state: State, limits: Limits, r: int) -> Non
         return
     leave_kv_queue(transfers, r)
     moves.stage[r] = FAILED
+    note_end(transfers, r, state.tally.times[SCHEDULE_AT])
     free_blocks(state, limits, r, state.requests.prompt_tokens[r])
     state.progress.phase[r] = DONE
     state.tally.counts[NUM_FINISHED] += 1
-
-
-@inner
-def leave_kv_queue(transfers: Transfers, r: int) -> None:
-    """Take `r` out of the queue of those that hold KV."""
-    moves = transfers.moves
-    remove(transfers.counts, moves.prev, moves.next, KV_HEAD, r)
-    transfers.counts[NUM_WITH_KV] -= 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens, free_blocks
 from tuner.simulator.encoder_release import free_viewer
+from tuner.simulator.fences import keeps_output
 from tuner.simulator.lists import remove_partial, remove_running
 from tuner.simulator.lockstep import leave_lockstep
 from tuner.simulator.record import add_row
@@ -29,7 +30,6 @@ from tuner.simulator.state import (
     State,
 )
 from tuner.simulator.tables import hash_full_blocks, publish_private
-from tuner.simulator.transfers import keeps_output
 from tuner.simulator.waiting import push_waiting
 
 

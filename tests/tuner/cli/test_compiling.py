@@ -11,6 +11,7 @@ import pytest
 from profiler.compiled import cache_folder
 from tuner import simulator
 from tuner.cli.app import main
+from tuner.cli.console import compile_simulator
 from tuner.simulator import compilation
 
 LINE = "compiling the simulator, once, about 25 s"
@@ -35,11 +36,11 @@ def simulate_small(
 def test_the_first_compile_is_one_line_on_stderr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calls: list[bool] = []
-    monkeypatch.setattr(simulator, "is_compiled", lambda speculative: False)
-    monkeypatch.setattr(simulator, "prepare", lambda speculative: calls.append(speculative))
+    calls: list[tuple[bool, ...]] = []
+    monkeypatch.setattr(simulator, "is_compiled", lambda *kernel: False)
+    monkeypatch.setattr(simulator, "prepare", lambda *kernel: calls.append(kernel))
     out, err = simulate_small(tmp_path, monkeypatch, capsys)
-    assert calls == [False]
+    assert calls == [(False, False)]
     assert err.strip() == LINE
     assert json.loads(out)["num_finished"] == 1
 
@@ -47,14 +48,25 @@ def test_the_first_compile_is_one_line_on_stderr(
 def test_a_configuration_with_drafts_compiles_its_own_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calls: list[bool] = []
-    monkeypatch.setattr(simulator, "is_compiled", lambda speculative: False)
-    monkeypatch.setattr(simulator, "prepare", lambda speculative: calls.append(speculative))
+    calls: list[tuple[bool, ...]] = []
+    monkeypatch.setattr(simulator, "is_compiled", lambda *kernel: False)
+    monkeypatch.setattr(simulator, "prepare", lambda *kernel: calls.append(kernel))
     drafts = ("--set", "num_speculative_tokens=2", "--acceptance", "0.5")
     out, err = simulate_small(tmp_path, monkeypatch, capsys, *drafts)
-    assert calls == [True]
+    assert calls == [(True, False)]
     assert err.strip() == "compiling the simulator for draft tokens, once, about 15 s"
     assert json.loads(out)["num_finished"] == 1
+
+
+def test_fleets_have_a_kernel_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[tuple[bool, ...]] = []
+    monkeypatch.setattr(simulator, "is_compiled", lambda *kernel: False)
+    monkeypatch.setattr(simulator, "prepare", lambda *kernel: calls.append(kernel))
+    compile_simulator(fleet=True)
+    assert calls == [(False, True)]
+    assert capsys.readouterr().err.strip() == "compiling the simulator for fleets, once, about 60 s"
 
 
 def test_nothing_is_said_when_the_kernels_are_there(
@@ -83,6 +95,9 @@ def test_compiled_means_that_every_entry_is_on_disk(
     assert not simulator.is_compiled(speculative=True)
     (folder / "speculative_kernel.run_speculative-1.py311.1.nbc").touch()
     assert simulator.is_compiled(speculative=True)
-    monkeypatch.setattr(compilation, "_PREPARED", {False})
+    assert not simulator.is_compiled(fleet=True)
+    (folder / "fleet_kernel.run_fleet-1.py311.1.nbc").touch()
+    assert simulator.is_compiled(fleet=True)
+    monkeypatch.setattr(compilation, "_PREPARED", {compilation.ENGINE})
     monkeypatch.setenv("STALLFREE_CACHE", str(tmp_path / "elsewhere"))
     assert simulator.is_compiled()

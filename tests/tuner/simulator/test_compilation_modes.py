@@ -14,13 +14,13 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.parametrize(
-    ("variable", "cases"),
-    [("NUMBA_DISABLE_JIT", 40), ("NUMBA_BOUNDSCHECK", 150)],
+    ("variable", "cases", "fleets"),
+    [("NUMBA_DISABLE_JIT", 40, 6), ("NUMBA_BOUNDSCHECK", 150, 0)],
 )
-def test_same_bytes(variable: str, cases: int, tmp_path: Path) -> None:
+def test_same_bytes(variable: str, cases: int, fleets: int, tmp_path: Path) -> None:
     environment = os.environ | {variable: "1", "STALLFREE_CACHE": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "digest_cases.py", str(cases)],
+        [sys.executable, "digest_cases.py", str(cases), str(fleets)],
         cwd=HERE,
         env=environment,
         capture_output=True,
@@ -28,4 +28,4 @@ def test_same_bytes(variable: str, cases: int, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == digest(cases)
+    assert done.stdout.strip() == digest(cases, fleets)

@@ -11,7 +11,7 @@ from profiler.engine_config import EngineConfig
 from profiler.errors import SimulationError
 from profiler.outcomes import Status
 from profiler.traffic.trace import Trace
-from tuner.simulator import Link, Pool, PoolSimulation, simulate_pools
+from tuner.simulator import Fleet, FleetSimulation, Link, Pool, simulate_fleet
 from tuner.simulator.difftest.compare import MODEL
 from tuner.simulator.link import bytes_after_prefill
 from tuner.simulator.transfer_build import role_rules
@@ -69,20 +69,15 @@ def test_without_overlap_everything_is_left() -> None:
     assert left(100.0, 5.0, np.inf, 1) == 100.0
 
 
-def run(link: Link, prompts: list[int], budget: int = 64) -> PoolSimulation:
+def run(link: Link, prompts: list[int], budget: int = 64) -> FleetSimulation:
     """Requests far apart through one prefill and one decode replica."""
     config = EngineConfig(
         max_num_batched_tokens=budget, max_num_seqs=8, max_model_len=2048, block_size=BLOCK
     )
     n = len(prompts)
-    return simulate_pools(
-        Trace(100.0 * np.arange(n), np.array(prompts), np.full(n, 4)),
-        Pool(config, MODEL, 500),
-        Pool(config, MODEL, 500, kv_role="kv_consumer"),
-        link,
-        kv_bytes_per_token=BYTES,
-        seed=None,
-    )
+    trace = Trace(100.0 * np.arange(n), np.array(prompts), np.full(n, 4))
+    prefill, decode = Pool(config, MODEL, 500), Pool(config, MODEL, 500, kv_role="kv_consumer")
+    return simulate_fleet(trace, Fleet((), prefill, decode, link, BYTES), seed=None)
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -17,7 +17,7 @@ from tuner.simulator.difftest.transfer_cases import (
     random_transfer_case,
 )
 from tuner.simulator.state import NUM_PREEMPTIONS, NUM_STEPS
-from tuner.simulator.transfer_arrays import NUM_RELEASED, NUM_STARTED
+from tuner.simulator.transfer_arrays import HELD, NUM_STARTED, SENT
 
 
 def search_transfer_differences(make: MakeTransferScheduler, seeds: Iterable[int]) -> Found:
@@ -36,7 +36,7 @@ def search_transfer_differences(make: MakeTransferScheduler, seeds: Iterable[int
         preemptions += int(state.tally.counts[NUM_PREEMPTIONS])
         loads += int(counts[NUM_STARTED])
         failed += int(((moves.fails == 1) & ~np.isnan(moves.start_s)).sum())
-        held += int(counts[NUM_RELEASED])
+        held += int((np.isin(moves.stage, (HELD, SENT))).sum())
     spent = time.perf_counter() - started
     return Found(
         False,
