@@ -24,7 +24,8 @@ from tuner.windows import draw_windows
 
 if TYPE_CHECKING:  # heavy, and not needed to simulate
     from profiler.collect import Profile
-    from tuner.schema import Axis, Study
+    from tuner.schema import Study
+    from tuner.space_section import Axis
 
 NEVER_S = 1e9
 """value of a latency that does not exist (nothing was served); Optuna refuses NaN"""

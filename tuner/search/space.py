@@ -15,7 +15,7 @@ from optuna.distributions import (
 
 from profiler.engine_config import EngineConfig
 from profiler.knobs import KNOBS
-from tuner.schema import Axis
+from tuner.space_section import Axis
 
 
 def distributions(space: Mapping[str, Axis]) -> dict[str, BaseDistribution]:

@@ -9,9 +9,9 @@ import pytest
 
 from profiler.engine_config import EngineConfig
 from profiler.errors import KnobError
-from tuner.schema import Axis
 from tuner.search.settings import repair, resolve
 from tuner.search.space import distributions, representable
+from tuner.space_section import Axis
 
 RESOLVED = EngineConfig(
     max_num_batched_tokens=2048,
