@@ -9,9 +9,6 @@ finished trials), so that one worker gives the same trials whether it was interr
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -33,6 +30,7 @@ from profiler.errors import ResultsError, SimulationError
 from tuner.metrics import Metrics
 from tuner.search.objective import REFUSED, Problem, constraints, values
 from tuner.search.pareto import Trial
+from tuner.search.processes import begin_worker
 from tuner.search.space import representable, suggest
 
 STARTUP_TRIALS = 20
@@ -226,18 +224,9 @@ _worker_life: dict[str, Any] = {}
 
 
 def _begin_worker(stop: Event, count: Synchronized[int]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    begin_worker()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     _worker_life.update(stop=stop, count=count)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this worker when its parent is gone: it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _work(worker: _Worker, start: int, count: int) -> None:
