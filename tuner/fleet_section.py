@@ -30,11 +30,26 @@ class GpuBudget(Section):
 
 
 class LinkSection(Section):
-    """What KV is moved over, into each decode replica."""
+    """What KV is moved over, into each decode replica: a known or measured link, or its figures."""
 
-    latency_s: float = Field(gt=0)
-    bytes_per_s: float = Field(gt=0)
+    name: str | None = None
+    """a known link, or the path of a measured one"""
+    latency_s: float | None = Field(default=None, gt=0)
+    bytes_per_s: float | None = Field(default=None, gt=0)
     shared: bool = True
+    """concurrent loads of a decode replica share the bandwidth"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        given = [figure is not None for figure in (self.latency_s, self.bytes_per_s)]
+        if any(given) != all(given) or all(given) == (self.name is not None):
+            raise ValueError("give a link's name, or both latency_s and bytes_per_s")
+        return self
 
 
 class PoolSection(Section):
@@ -55,8 +70,7 @@ class FleetSection(Section):
     modes: list[str] = Field(default=[AGGREGATED, DISAGGREGATED], min_length=1)
     tp: list[int] | None = Field(default=None, min_length=1)
     """GPUs per replica to choose from; None: that of `profile.silicon`, or 1"""
-    link: str | LinkSection = "infiniband-ndr"
-    """a known link's name, the path of a measured one, or its figures"""
+    link: LinkSection = LinkSection(name="infiniband-ndr")
     routers: list[str] = Field(default=["round-robin", "least-requests"], min_length=1)
     decode_routers: list[str] | None = Field(default=None, min_length=1)
     """None: those of `routers` that can choose a decode replica, else round robin"""

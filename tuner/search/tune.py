@@ -28,8 +28,9 @@ from tuner.results import Results, RunFolder, Verdict
 from tuner.schema import Study
 from tuner.search.checked import checked_engine, unchecked_note
 from tuner.search.confirm import Plan, confirm, engines
+from tuner.search.database import load_trials
 from tuner.search.objective import Problem, build_problem, require_room, slo_of
-from tuner.search.optimize import SearchOptions, load_trials, search
+from tuner.search.optimize import SearchOptions, search
 from tuner.search.pareto import Trial, front, pick
 from tuner.search.predicted import predict, predicted_candidates
 from tuner.search.progress import Ui
