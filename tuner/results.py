@@ -7,6 +7,8 @@
     profile/            the profile artefact (`profiler.collect.Profile`)
     confirm/KEY/ROUND/  one replay: replay.json, raw.parquet, corrected.parquet
     results.json        the outcome
+    search-SIDE.db      every trial of one side, where a verdict searched
+    verdict.json        aggregated or disaggregated (`tuner.verdict.report`)
     bundle/             what was exported
 
 Whatever is written appears whole or not at all: it is written beside its place and renamed.
@@ -29,6 +31,7 @@ from tuner.candidate import Candidate, Evidence
 from tuner.whole_files import read_json, whole_folder, write_json, write_text, writing
 
 SCHEMA_VERSION = 2
+VERDICT_VERSION = 1
 DEFAULT_ROOT = Path("stallfree-runs")
 
 
@@ -144,6 +147,10 @@ class RunFolder:
     def database(self) -> Path:
         return self.path / "study.db"
 
+    def side_database(self, side: str) -> Path:
+        """trials of a search of one side of a verdict"""
+        return self.path / f"search-{side}.db"
+
     @property
     def profile(self) -> Path:
         return self.path / "profile"
@@ -186,8 +193,10 @@ class RunFolder:
 
     def _clear(self) -> None:
         """Remove a run's own files and no others; the study's copy is about to be replaced."""
-        for name in ("run.json", "trace.parquet", "study.db", "results.json"):
+        for name in ("run.json", "trace.parquet", "study.db", "results.json", "verdict.json"):
             (self.path / name).unlink(missing_ok=True)
+        for database in self.path.glob("search-*.db"):
+            database.unlink()
         for name in ("profile", "confirm", "bundle"):
             shutil.rmtree(self.path / name, ignore_errors=True)
 
@@ -222,6 +231,29 @@ class RunFolder:
                 "with --resume if it was interrupted"
             )
         return Results.from_dict(read_json(path))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the folder holds a finished run."""
+        return (self.path / "results.json").exists()
+
+    def save_verdict(self, verdict: Mapping[str, Any]) -> None:
+        """Keep what `stallfree verdict` found, in place of an earlier one."""
+        with writing(self.path):
+            write_json(self.path / "verdict.json", {"schema_version": VERDICT_VERSION, **verdict})
+
+    def load_verdict(self) -> dict[str, Any] | None:
+        """What `save_verdict` kept, or None. Raises `ResultsError` for another schema version."""
+        path = self.path / "verdict.json"
+        if not path.exists():
+            return None
+        plain = read_json(path)
+        if plain.get("schema_version") != VERDICT_VERSION:
+            raise ResultsError(
+                f"{path} is of schema version {plain.get('schema_version')}, this Stallfree reads "
+                f"{VERDICT_VERSION}; run `stallfree verdict` again"
+            )
+        return plain
 
     def forget_replays(self) -> None:
         """Remove every kept replay, so that the next confirmation measures afresh."""

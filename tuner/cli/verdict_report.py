@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tuner.verdict.figures import axis_labels, own_index, short
+from profiler.errors import StudyError
+from tuner.verdict.figures import axis_labels, map_figure, own_index, short
 from tuner.verdict.margin import TIE, TIE_WORD
+from tuner.whole_files import write_text, writing
 
 _SIDES = ("aggregated", "disaggregated")
 _WORDS = {"disaggregated": "split"}
+
+
+def check_picture(picture: Path | None, *, with_map: bool) -> None:
+    """Raise `StudyError` for a picture that cannot be drawn, before minutes are spent."""
+    if picture is None:
+        return
+    if picture.suffix != ".html":
+        raise StudyError(f"--plot writes an HTML file, got {str(picture)!r}; give FILE.html")
+    if not with_map:
+        raise StudyError("--plot draws the map, and --no-map leaves it out; remove one")
+
+
+def save_map(plain: Mapping[str, Any], picture: Path) -> None:
+    """Write the map as an HTML file that needs nothing else. Raises `ResultsError`."""
+    with writing(picture):
+        write_text(picture, map_figure(plain).to_html(include_plotlyjs=True))
 
 
 def print_verdict(plain: Mapping[str, Any], console: Console) -> None:
