@@ -88,3 +88,34 @@ class FleetPlan:
         """What `settings` gave. Raises KeyError or TypeError when it is damaged."""
         pools = tuple(PoolSetup(**pool) for pool in plain["pools"])
         return cls(pools, plain["router"], plain["decode_router"])
+
+    @property
+    def ratio(self) -> str:
+        """Replicas in a few characters: 10P:6D, 16, or 4 + 6P:6D."""
+        counts = {pool.role: pool.replicas for pool in self.pools}
+        split = f"{counts[PREFILL]}P:{counts[DECODE]}D" if PREFILL in counts else ""
+        beside = str(counts[AGGREGATED]) if AGGREGATED in counts else ""
+        return " + ".join(part for part in (beside, split) if part)
+
+    def each(self, name: str) -> str:
+        """A setting of every pool, "-" where it is left to the engine: 2048:8192."""
+        return ":".join(str(pool.settings.get(name, "-")) for pool in self.pools)
+
+    def words(self) -> str:
+        """The fleet in one line, for people."""
+        searched = dict.fromkeys(name for pool in self.pools for name in pool.settings)
+        rules = self.router if self.decode_router is None else f"{self.router}/{self.decode_router}"
+        tp = ":".join(str(pool.tp) for pool in self.pools)
+        parts = [f"{self.mode} {self.ratio}", f"tp {tp}", rules]
+        return ", ".join(parts + [f"{name} {self.each(name)}" for name in searched])
+
+
+def plan_of(settings: Mapping[str, Any]) -> FleetPlan | None:
+    """The fleet that a trial's or a candidate's `settings` describe; None for one engine."""
+    return FleetPlan.from_settings(settings) if "pools" in settings else None
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """`settings` of a trial or a candidate as text."""
+    plan = plan_of(settings)
+    return str(settings) if plan is None else plan.words()

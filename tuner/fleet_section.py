@@ -35,9 +35,12 @@ class LinkSection(Section):
     name: str | None = None
     """a known link, or the path of a measured one"""
     latency_s: float | None = Field(default=None, gt=0)
+    """instead of the named link's; needed without a name, as the bandwidth is"""
     bytes_per_s: float | None = Field(default=None, gt=0)
     shared: bool = True
     """concurrent loads of a decode replica share the bandwidth"""
+    layerwise: bool = False
+    """KV leaves layer by layer while the prompt is computed"""
 
     @model_validator(mode="before")
     @classmethod
@@ -46,8 +49,7 @@ class LinkSection(Section):
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        given = [figure is not None for figure in (self.latency_s, self.bytes_per_s)]
-        if any(given) != all(given) or all(given) == (self.name is not None):
+        if self.name is None and None in (self.latency_s, self.bytes_per_s):
             raise ValueError("give a link's name, or both latency_s and bytes_per_s")
         return self
 
@@ -70,7 +72,7 @@ class FleetSection(Section):
     modes: list[str] = Field(default=[AGGREGATED, DISAGGREGATED], min_length=1)
     tp: list[int] | None = Field(default=None, min_length=1)
     """GPUs per replica to choose from; None: that of `profile.silicon`, or 1"""
-    link: LinkSection = LinkSection(name="infiniband-ndr")
+    link: LinkSection = LinkSection(name="ib-ndr")
     routers: list[str] = Field(default=["round-robin", "least-requests"], min_length=1)
     decode_routers: list[str] | None = Field(default=None, min_length=1)
     """None: those of `routers` that can choose a decode replica, else round robin"""

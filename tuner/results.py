@@ -5,6 +5,7 @@
     trace.parquet       the traffic that was used
     study.db            every trial (SQLite, Optuna's schema)
     profile/            the profile artefact (`profiler.collect.Profile`)
+    replicas/KIND/      of a fleet: the same for each other GPU and tensor-parallel size
     confirm/KEY/ROUND/  one replay: replay.json, raw.parquet, corrected.parquet
     results.json        the outcome
     search-SIDE.db      every trial of one side, where a verdict searched
@@ -30,7 +31,7 @@ from profiler.outcomes import Outcomes
 from tuner.candidate import Candidate, Evidence
 from tuner.whole_files import read_json, whole_folder, write_json, write_text, writing
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 VERDICT_VERSION = 1
 DEFAULT_ROOT = Path("stallfree-runs")
 
@@ -73,17 +74,26 @@ class Results:
     provenance: dict[str, Any]
     evidence: Evidence
     """what the candidates' figures are; the one place that reports, exports and dashboard ask"""
+    fleet: dict[str, Any] | None = None
+    """of a search of fleets: GPU budget, link, kinds of replicas, what the search was cut to"""
 
     @property
     def num_gpus(self) -> int | None:
-        """GPUs of one replica, where the profile knows them."""
+        """GPUs of one replica, where the profile knows them; of a fleet, the recommended one's."""
+        return self.gpus_of(self.recommended)
+
+    def gpus_of(self, candidate: Candidate) -> int | None:
+        """GPUs that `candidate` runs on, where they are known."""
+        if candidate.plan is not None:
+            return candidate.plan.num_gpus
         return (self.provenance.get("engine") or {}).get("num_gpus")
 
     def per_gpu(self, candidate: Candidate) -> float | None:
         """Predicted goodput of `candidate` for each GPU, requests per second."""
-        if self.num_gpus is None or candidate.predicted is None:
+        num_gpus = self.gpus_of(candidate)
+        if num_gpus is None or candidate.predicted is None:
             return None
-        return float(candidate.predicted["goodput_rps"]) / self.num_gpus
+        return float(candidate.predicted["goodput_rps"]) / num_gpus
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; each candidate's figures are called what they are (`evidence`)."""
@@ -156,6 +166,10 @@ class RunFolder:
         return self.path / "profile"
 
     @property
+    def replicas(self) -> Path:
+        return self.path / "replicas"
+
+    @property
     def model(self) -> Path:
         """the model's config.json, where a rehearsal needs a copy"""
         return self.path / "model"
@@ -197,7 +211,7 @@ class RunFolder:
             (self.path / name).unlink(missing_ok=True)
         for database in self.path.glob("search-*.db"):
             database.unlink()
-        for name in ("profile", "confirm", "bundle"):
+        for name in ("profile", "replicas", "confirm", "bundle"):
             shutil.rmtree(self.path / name, ignore_errors=True)
 
     @contextmanager
@@ -231,11 +245,6 @@ class RunFolder:
                 "with --resume if it was interrupted"
             )
         return Results.from_dict(read_json(path))
-
-    @property
-    def finished(self) -> bool:
-        """Whether the folder holds a finished run."""
-        return (self.path / "results.json").exists()
 
     def save_verdict(self, verdict: Mapping[str, Any]) -> None:
         """Keep what `stallfree verdict` found, in place of an earlier one."""

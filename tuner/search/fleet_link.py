@@ -1,28 +1,28 @@
-"""The link of a fleet, and what moves over it: the one place that turns a study's words into it."""
+"""The link of a fleet: the one place that turns a study's words into it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
-from profiler.errors import StudyError
+from profiler.kv_transfer import KvShape
 from tuner.fleet_section import LinkSection
 from tuner.simulator import Link
+from tuner.simulator.links import link_named
 
-_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
+def link_of(section: LinkSection, kv: KvShape) -> Link:
+    """The link that a study gives, for a model with `kv`.
 
-def link_of(section: LinkSection) -> Link:
-    """The link that a study gives. Raises `StudyError` for a name that is not known."""
-    if section.latency_s is None or section.bytes_per_s is None:
-        raise StudyError(
-            f"fleet.link: no link is named {section.name!r}; give latency_s and bytes_per_s"
+    Raises `LinkError` for a name that is neither known nor a measured link's path.
+    """
+    layers = kv.num_layers if section.layerwise else 1
+    if section.name is not None:
+        named = link_named(
+            section.name,
+            latency_s=section.latency_s,
+            bytes_per_s=section.bytes_per_s,
+            overlap_layers=layers,
         )
-    return Link(section.latency_s, section.bytes_per_s, section.shared)
-
-
-def bytes_per_token(shape: Mapping[str, Any], prefill_tp: int, decode_tp: int) -> float:
-    """Bytes of KV per prompt token into each GPU of a decode replica."""
-    del prefill_tp
-    heads = max(1, int(shape["num_kv_heads"]) // decode_tp)
-    return float(2 * shape["num_layers"] * heads * shape["head_size"] * _BYTES[shape["dtype"]])
+        return replace(named, shared=section.shared)
+    assert section.latency_s is not None and section.bytes_per_s is not None  # checked
+    return Link(section.latency_s, section.bytes_per_s, section.shared, layers)

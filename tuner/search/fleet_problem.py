@@ -11,11 +11,11 @@ import numpy as np
 
 from profiler.engine_config import EngineConfig
 from profiler.errors import StudyError
+from profiler.kv_transfer import KvShape, transfer_bytes_per_token
 from profiler.traffic.trace import Trace
 from tuner.fleet_plan import AGGREGATED, DECODE, PREFILL, FleetPlan, PoolSetup
 from tuner.intervals import over_windows
 from tuner.metrics import Metrics
-from tuner.search.fleet_link import bytes_per_token
 from tuner.search.fleet_space import FleetSpace, default_plan
 from tuner.search.fleet_starts import starting_plans
 from tuner.search.fleet_work import request_work
@@ -35,7 +35,10 @@ Kind = tuple[str, int]
 
 @dataclass(frozen=True)
 class FleetProblem:
-    """Fleets for one traffic, as `searchable.Searchable` has it; plain data."""
+    """Fleets for one traffic, as `searchable.Searchable` has it; plain data.
+
+    Raises `StudyError` when the traffic has images, or arrives all at once.
+    """
 
     trace: Trace
     slo: Slo
@@ -45,10 +48,18 @@ class FleetProblem:
     tp: int
     """GPUs per replica of the default"""
     link: Link
-    kv_shape: Mapping[str, Any]
-    """model shape in a profile's facts"""
+    kv: KvShape
+    """of the model: what moves over the link"""
     windows: int = 1
     """arrival windows that a fleet is scored over"""
+
+    def __post_init__(self) -> None:
+        if self.trace.images is not None:
+            raise StudyError(
+                "fleets are simulated for text only; take the images out of the traffic"
+            )
+        if not np.isfinite(self.trace.rate_rps):
+            raise StudyError("fleet: all requests arrive at once; give traffic with a rate")
 
     def replica(self, role: str, tp: int) -> Problem:
         """One replica of a pool."""
@@ -119,7 +130,7 @@ class FleetProblem:
         one, prefill, decode = (plan.pool(role) for role in (AGGREGATED, PREFILL, DECODE))
         moved = 0.0
         if prefill is not None and decode is not None:
-            moved = bytes_per_token(self.kv_shape, prefill.tp, decode.tp)
+            moved = transfer_bytes_per_token(self.kv, prefill_tp=prefill.tp, decode_tp=decode.tp)
         return Fleet(
             aggregated=() if one is None else (self._pool(one),),
             prefill=None if prefill is None else self._pool(prefill),
@@ -161,44 +172,6 @@ class FleetProblem:
         seconds = {AGGREGATED: work.both_s, PREFILL: work.prefill_s, DECODE: work.decode_s}
         share = num_requests / max(1, self.trace.num_requests)
         return share * self.trace.rate_rps * seconds[pool.role] / pool.replicas
-
-
-def build_fleet_problem(
-    space: FleetSpace, replicas: Mapping[Kind, Problem], link: Link, facts: Mapping[str, Any]
-) -> FleetProblem:
-    """Fleets of `replicas`, whose first one is the default's kind.
-
-    Parameters
-    ----------
-    space
-        What can be chosen.
-    replicas
-        One replica of each kind; all on the same traffic.
-    link
-        Between any prefill and any decode replica.
-    facts
-        Of the profile of any of them.
-
-    Raises
-    ------
-    StudyError
-        The traffic has images, or arrives all at once.
-    """
-    (_, tp), first = next(iter(replicas.items()))
-    if first.trace.images is not None:
-        raise StudyError("fleets are simulated for text only; take the images out of the traffic")
-    if not np.isfinite(first.trace.rate_rps):
-        raise StudyError("fleet: all requests arrive at once; give traffic with a rate")
-    return FleetProblem(
-        trace=first.trace,
-        slo=first.slo,
-        space=space,
-        replicas=replicas,
-        tp=tp,
-        link=link,
-        kv_shape=facts["model_shape"],
-        windows=first.windows,
-    )
 
 
 def shortened(problem: FleetProblem, most: int) -> FleetProblem:

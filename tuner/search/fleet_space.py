@@ -64,6 +64,11 @@ class FleetSpace:
             decode_routers=fleet.rules_of_decode(),
         )
 
+    def kinds(self) -> list[tuple[str, int]]:
+        """Every (GPU system, GPUs per replica) that a fleet may have."""
+        found = [(self.systems[role], tp) for role in self.sizes for tp in self.sizes[role]]
+        return list(dict.fromkeys(found))
+
     def axes(self, chosen: Mapping[str, Any]) -> dict[str, Axis]:
         """The axes that apply once `chosen` is: the mode alone, then everything else."""
         axes = {"mode": Axis(choices=list(self.modes))}

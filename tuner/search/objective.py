@@ -12,7 +12,7 @@ import numpy as np
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import kv_blocks_at
 from profiler.engines.rehearsal import REHEARSAL
-from profiler.errors import KnobError, LatencyModelError, SimulationError, StudyError
+from profiler.errors import KnobError, LatencyModelError, LinkError, SimulationError, StudyError
 from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
 from tuner.intervals import over_windows
@@ -139,7 +139,7 @@ class Problem:
         return repair(raw, self.fixed, self.resolved)
 
 
-REFUSED = (KnobError, SimulationError, LatencyModelError)
+REFUSED = (KnobError, SimulationError, LatencyModelError, LinkError)
 """what makes a configuration infeasible instead of ending the search"""
 
 

@@ -11,7 +11,7 @@ from profiler.engines import start_engine
 from profiler.errors import StudyError
 from profiler.provenance import provenance_now
 from tuner.fleet_plan import FleetPlan
-from tuner.results import RunFolder
+from tuner.results import RunFolder, find_runs
 from tuner.schema import Study
 from tuner.search.database import load_trials
 from tuner.search.fleet_problem import FleetProblem, shortened
@@ -100,7 +100,7 @@ def modes_of(study: Study, side: Side) -> tuple[str, ...]:
 
 def tuned(folder: RunFolder) -> list[Option]:
     """The candidates of a finished run, of each side the best first; none unless it has both."""
-    if not folder.finished:
+    if find_runs(folder.path) != [folder.path]:
         return []
     found = options_of(load_trials(folder.database))
     return found if {option.side for option in found} == set(SIDES) else []
