@@ -24,6 +24,7 @@ SIGNATURES = {
     "profiler.replay.replay": "(engine, trace, *, itl_limit_s, seed, progress, max_late_s)",
     "profiler.traffic.doctor.diagnose": "(trace)",
     "profiler.traffic.readers.read_trace": "(path, *, fmt, mapping, rate_rps, stretch)",
+    "profiler.traffic.regimes.find_regimes": "(trace, most)",
     "profiler.traffic.synthetic.like": "(name, *, duration_s, rate_rps, seed)",
     "profiler.traffic.synthetic.mixed": "(parts)",
     "profiler.traffic.synthetic.synthesize": "(spec)",
@@ -49,6 +50,8 @@ SIGNATURES = {
     ),
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",
+    "tuner.verdict.judge.judge": "(ranked, bench, settings, ui)",
+    "tuner.verdict.run.verdict": "(study, folder, options, ui)",
     "tuner.windows.draw_windows": "(trace, num_windows)",
 }
 
