@@ -25,11 +25,13 @@ from tuner.verdict.evaluations import Evaluations, Run, runner
 from tuner.verdict.flips import Change, find_changes
 from tuner.verdict.grid import Grid, cell, grids
 from tuner.verdict.margin import Comparison, compare, leader
-from tuner.verdict.options import SIDES, Option, Side, ratios, short_list
+from tuner.verdict.options import SIDES, Option, Side, ratios, short_list, thinned
 from tuner.verdict.ratio_plan import RatioPlan, plan_ratios
 
 MOST_REQUESTS = 20_000
 """of the verdict itself: longer traffic is judged on a typical piece of that many"""
+MOST_RATIOS = 32
+"""tried in each regime; of a large fleet evenly spread ones"""
 _MAP_PIECE = replace(OWN, piece=1)
 _MET, _MISSED = "met", "missed"
 
@@ -218,7 +220,7 @@ def _regimes(
     run: Run, split: Option, regimes: Sequence[Regime], settings: JudgeSettings, ui: Ui
 ) -> RatioPlan:
     """The best P:D of the best split deployment's settings in each regime."""
-    options = ratios(split)
+    options = thinned(ratios(split), split, MOST_RATIOS)
     known = Evaluations(options, run)
     where = [replace(OWN, piece=2 + number) for number in range(len(regimes))]
     with ui.progress(f"{len(options)} ratios in {len(regimes)} regimes") as progress:

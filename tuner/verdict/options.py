@@ -100,6 +100,14 @@ def ratios(option: Option) -> list[Option]:
     return found
 
 
+def thinned(options: Sequence[Option], kept: Option, most: int) -> list[Option]:
+    """At most `most` of the options, evenly spread over their order, `kept` among them."""
+    if len(options) <= most:
+        return list(options)
+    places = {round(i * (len(options) - 1) / (most - 2)) for i in range(most - 1)}
+    return [option for i, option in enumerate(options) if i in places or option == kept]
+
+
 def neighbours(option: Option) -> list[Option]:
     """The same settings with one prefill replica fewer and one more, where that fits."""
     every = ratios(option)

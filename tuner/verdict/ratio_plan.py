@@ -1,7 +1,8 @@
 """The best P:D in each regime of the traffic, and what moving replicas between pools gains.
 
 Each regime (`profiler.traffic.regimes`) is simulated by itself, from an idle fleet, with every P:D
-that fits into the GPUs of the best split deployment, its settings unchanged. A ratio's goodput per
+that fits into the GPUs of the best split deployment (at most 32, evenly spread), its settings
+unchanged. A ratio's goodput per
 GPU in a regime counts for as long as the regime lasts. The one best static ratio is the one with
 the highest goodput over all regimes; the plan may choose another ratio in every regime. While a
 plan switches, the replicas that it moves serve nothing for `switch_s` seconds: that costs their

@@ -130,8 +130,8 @@ class FormulaBench(Bench):
 
 
 def two_regimes() -> Trace:
-    """4,000 requests at a steady rate; prompts of the second half are ten times as long."""
-    first, second = steady(2000, seed=1), steady(2000, seed=2)
+    """4,000 requests at a steady rate; prompts of the last quarter are ten times as long."""
+    first, second = steady(3000, seed=1), steady(1000, seed=2)
     return Trace.build(
         np.concatenate([first.arrival_s, first.duration_s + 0.1 + second.arrival_s]),
         np.concatenate([first.prompt_tokens, 10 * second.prompt_tokens]),

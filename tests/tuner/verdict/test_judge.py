@@ -87,15 +87,17 @@ def test_headroom_is_the_highest_load_that_meets_the_slos() -> None:
 
 
 def test_regimes_get_the_ratio_of_their_prompts() -> None:
-    """Prompts of the second half are 1.8 times the mean: one more prefill replica would be 2:2."""
+    """Prompts of the last quarter are 3 times the mean, which two prefill replicas serve best:
+    0.4 for all of the time instead of 0.35 in a quarter of it."""
     plain = judgement_dict(judged())["regimes"]
-    assert [row["best"] for row in plain["stretches"]] == ["1:3", "1:3"]
-    assert plain["gain"] == 0.0
+    first, second = plain["stretches"]
+    assert (first["best"], second["best"], plain["static"]) == ("1:3", "2:2", "1:3")
+    assert (second["planned"], second["goodput_per_gpu_rps"]) == ("2:2", 0.4)
+    assert second["static_goodput_per_gpu_rps"] == pytest.approx(0.35)
+    share = (second["end_s"] - second["start_s"]) / second["end_s"]
+    assert plain["gain"] == pytest.approx(0.4 / (0.4 - 0.05 * share) - 1)
     assert [set(row["by_ratio"]) for row in plain["stretches"]] == [{"1:3", "2:2", "3:1"}] * 2
-    assert (
-        plain["stretches"][1]["mean_prompt_tokens"]
-        > 5 * plain["stretches"][0]["mean_prompt_tokens"]
-    )
+    assert second["mean_prompt_tokens"] > 5 * first["mean_prompt_tokens"]
 
 
 def test_what_is_left_out() -> None:

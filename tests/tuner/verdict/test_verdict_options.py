@@ -6,7 +6,7 @@ import pytest
 from made_verdict import aggregated, split
 
 from tuner.fleet_plan import AGGREGATED, FleetPlan, PoolSetup
-from tuner.verdict.options import Option, Side, neighbours, ratios, short_list
+from tuner.verdict.options import Option, Side, neighbours, ratios, short_list, thinned
 
 
 def slow_ratios(total: int, tp_prefill: int, tp_decode: int) -> list[str]:
@@ -27,6 +27,16 @@ def test_ratios_fill_the_gpus(sizes: tuple[int, int], tp: tuple[int, int]) -> No
     assert all(o.plan.num_gpus <= option.plan.num_gpus for o in found)
     assert option in found
     assert len({o.name for o in found}) == len(found)
+
+
+@pytest.mark.parametrize("own", [1, 20, 63])
+def test_thinned_keeps_both_ends_and_its_own(own: int) -> None:
+    option = split(own, 64 - own)
+    found = thinned(ratios(option), option, 8)
+    assert 7 <= len(found) <= 8
+    assert option in found
+    assert (found[0].ratio, found[-1].ratio) == ("1:63", "63:1")
+    assert thinned(ratios(split(1, 3)), split(1, 3), 8) == ratios(split(1, 3))
 
 
 def test_neighbours() -> None:
