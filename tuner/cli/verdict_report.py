@@ -194,7 +194,7 @@ def gain_sentence(regimes: Mapping[str, Any]) -> str:
     if num == 1:
         return "The traffic is one regime: no ratio over time to plan."
     return (
-        f"Moving replicas between pools at the {num - 1} changes gains "
+        f"Moving replicas between pools at {num - 1} change{'s' * (num > 2)} gains "
         f"{100 * regimes['gain']:.1f} % goodput per GPU over {regimes['static']} all along; "
         f"{regimes['note']}."
     )

@@ -153,5 +153,6 @@ def test_cells_and_headroom() -> None:
 
 def test_gain_sentence() -> None:
     regimes = {"stretches": [1, 2, 3], "gain": 0.0789, "static": "1:3", "note": "free"}
-    assert "2 changes gains 7.9 %" in gain_sentence(regimes)
+    assert "at 2 changes gains 7.9 %" in gain_sentence(regimes)
+    assert "at 1 change gains" in gain_sentence(regimes | {"stretches": [1, 2]})
     assert "one regime" in gain_sentence(regimes | {"stretches": [1]})
