@@ -25,7 +25,6 @@ from tuner.search.objective import REFUSED, Problem
 from tuner.search.settings import resolve
 from tuner.simulator import Link, Pool
 from tuner.simulator.fleet import Fleet, FleetSimulation, simulate_fleet
-from tuner.simulator.pool_gather import ReplicaUse
 from tuner.simulator.router import Router
 from tuner.slo import Slo
 from tuner.space_section import Axis
@@ -166,7 +165,7 @@ class FleetProblem:
         """Role -> what its replicas did in `simulation`, and their load by `fleet_work`."""
         found = {}
         for pool in plan.pools:
-            uses: tuple[ReplicaUse, ...] = getattr(simulation, pool.role)
+            uses = getattr(simulation, pool.role)
             counts = [use.num_requests for use in uses]
             found[pool.role] = {
                 "load": self._load(pool, sum(counts)),
