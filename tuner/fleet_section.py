@@ -47,6 +47,15 @@ class LinkSection(Section):
     def _from_name(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
 
+    @field_validator("latency_s", "bytes_per_s", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        """YAML reads 50e9 as text: it wants 50.0e+9."""
+        try:
+            return float(value) if isinstance(value, str) else value
+        except ValueError:
+            return value
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if self.name is None and None in (self.latency_s, self.bytes_per_s):

@@ -264,6 +264,10 @@ class RunFolder:
             )
         return plain
 
+    def forget_bundle(self) -> None:
+        """Remove what an earlier state of the run exported."""
+        shutil.rmtree(self.bundle, ignore_errors=True)
+
     def forget_replays(self) -> None:
         """Remove every kept replay, so that the next confirmation measures afresh."""
         shutil.rmtree(self.path / "confirm", ignore_errors=True)

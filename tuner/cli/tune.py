@@ -44,6 +44,7 @@ def tune(
     from tuner.cli.console import RichUi, compile_simulator, print_json, run_folder, stderr, stdout
     from tuner.cli.report import print_results
     from tuner.export.emit import emit
+    from tuner.export.fleet import not_exported
     from tuner.export.targets import render
     from tuner.search.tune import TuneOptions
     from tuner.search.tune import tune as run
@@ -63,10 +64,14 @@ def tune(
     compile_simulator(bool(checked.fixed.num_speculative_tokens))
     options = TuneOptions(study, resume=resume, fresh=fresh)
     results = run(checked, folder, options, RichUi())
-    bundle = emit(render(results, checked.export.target), folder.bundle)
+    refusal = not_exported(results, checked.export.target)
+    folder.forget_bundle()
+    if refusal is None:
+        emit(render(results, checked.export.target), folder.bundle)
     if json:
-        print_json({**results.to_dict(), "bundle": str(bundle)})
+        print_json({**results.to_dict(), "bundle": str(folder.bundle) if not refusal else None})
         return
     print_results(results, stdout)
-    stdout.print(f"Bundle: {bundle}", highlight=False, soft_wrap=True)
+    where = f"Bundle: {folder.bundle}" if refusal is None else f"No bundle: {refusal}"
+    stdout.print(where, highlight=False, soft_wrap=True)
     stderr.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)

@@ -15,6 +15,7 @@ import yaml
 
 from profiler.engine_config import EngineConfig
 from tuner.candidate import Evidence
+from tuner.export.fleet import exported_pool
 from tuner.results import Results
 
 _SERVER_ARGUMENTS = ("load_format", "dtype")
@@ -36,8 +37,12 @@ def server_flags(results: Results) -> dict[str, Any]:
     engine = results.engine
     named = {k: engine[k] for k in _SERVER_ARGUMENTS if engine.get(k, "auto") != "auto"}
     named |= engine.get("args", {})
+    pool, settings = exported_pool(results), results.recommended.settings
+    if pool is not None:
+        named["tensor_parallel_size"] = pool.tp if pool.tp > 1 else None
+        settings = pool.settings
     flags = {name.replace("_", "-"): value for name, value in named.items()}
-    chosen = EngineConfig.from_settings(results.recommended.settings).arguments()
+    chosen = EngineConfig.from_settings(settings).arguments()
     flags |= {name.replace("_", "-"): value for name, value in chosen.items()}
     return {name: value for name, value in flags.items() if value is not None}
 
@@ -94,7 +99,18 @@ def _comment(results: Results) -> str:
     return (
         f"# Stallfree, study {results.study}: the {results.recommended.label} configuration "
         f"{met}.\n# Figures: {results.evidence.note}.\n"
-        f"# Traffic {digest}; see evidence.json beside this file.\n"
+        f"# Traffic {digest}; see evidence.json beside this file.\n{_replicas_line(results)}"
+    )
+
+
+def _replicas_line(results: Results) -> str:
+    """Of a fleet: how many engines with these settings there are, and what is in front."""
+    pool, plan = exported_pool(results), results.recommended.plan
+    if pool is None or plan is None:
+        return ""
+    return (
+        f"# One of {pool.replicas} such replicas of {pool.tp} GPUs, behind a router: "
+        f"{plan.router}.\n"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from profiler.engine_config import EngineConfig
+from profiler.engines.base import Progress
 from profiler.errors import StudyError
 from profiler.kv_transfer import KvShape, transfer_bytes_per_token
 from profiler.traffic.trace import Trace
@@ -19,11 +21,10 @@ from tuner.metrics import Metrics
 from tuner.search.fleet_space import FleetSpace, default_plan
 from tuner.search.fleet_starts import starting_plans
 from tuner.search.fleet_work import request_work
-from tuner.search.objective import Problem
+from tuner.search.objective import REFUSED, Problem
 from tuner.search.settings import resolve
 from tuner.simulator import Link, Pool
 from tuner.simulator.fleet import Fleet, FleetSimulation, simulate_fleet
-from tuner.simulator.pool_gather import ReplicaUse
 from tuner.simulator.router import Router
 from tuner.slo import Slo
 from tuner.space_section import Axis
@@ -113,6 +114,16 @@ class FleetProblem:
         """The windows but the first, which is the trace; the same for every fleet."""
         return draw_windows(self.trace, self.windows)
 
+    def prepare(self, progress: Progress) -> None:
+        """Compile the simulator's kernels, or load them, with a few requests on each mode."""
+        few = self.trace.take(np.arange(min(4, self.trace.num_requests)))
+        plans = {plan.mode: plan for plan in (self.default, *self.starts())}
+        for done, plan in enumerate(plans.values()):
+            progress(done, len(plans))
+            with suppress(*REFUSED):  # the search says why
+                self.simulate(plan, trace=few)
+        progress(len(plans), len(plans))
+
     def simulate(
         self, plan: FleetPlan, *, seed: int = 0, trace: Trace | None = None
     ) -> FleetSimulation:
@@ -154,7 +165,7 @@ class FleetProblem:
         """Role -> what its replicas did in `simulation`, and their load by `fleet_work`."""
         found = {}
         for pool in plan.pools:
-            uses: tuple[ReplicaUse, ...] = getattr(simulation, pool.role)
+            uses = getattr(simulation, pool.role)
             counts = [use.num_requests for use in uses]
             found[pool.role] = {
                 "load": self._load(pool, sum(counts)),

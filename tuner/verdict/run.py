@@ -60,6 +60,8 @@ def verdict(study: Study, folder: RunFolder, options: VerdictOptions, ui: Ui) ->
         require_room(trace, study.fixed.max_model_len)
         measured = run_profile(study, folder, trace, ui, options.start)
         problem = fleet_problem(study, folder, trace, measured, ui)
+        with ui.progress("preparing the simulator; the first time it is compiled") as progress:
+            problem.prepare(progress)
         ranked = tuned(folder) or searched(study, folder, problem, ui)
         judgement = judge(ranked, bench_of(problem, study.search.seed), options.settings, ui)
         plain = {
