@@ -170,8 +170,8 @@ def map_cell(cell: Mapping[str, Any], own: bool) -> str:
 def regimes_table(regimes: Mapping[str, Any]) -> Table:
     """The best P:D over time."""
     table = Table(title=f"P:D over time; best static: {regimes['static']}")
-    names = ("from, s", "to, s", "requests/s", "prompt", "output", "best P:D", "planned")
-    for name in (*names, "good/s and GPU", "static"):
+    names = ("from, s", "to, s", "req/s", "prompt", "output", "best", "plan")
+    for name in (*names, "good/s/GPU", "static"):
         table.add_column(name, justify="right")
     for row in regimes["stretches"]:
         times = (row["start_s"], row["end_s"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tuner.results import RunFolder
 
 STUDY = """
 name: tiny
-traffic: {like: azure-conv-2023, rate_rps: 12.0, duration_s: 10, max_prompt_tokens: 1500,
+traffic: {like: azure-conv-2023, rate_rps: 12.0, duration_s: 6, max_prompt_tokens: 1500,
           max_output_tokens: 8, seed: 1}
 engine: {name: fake, model: none, config: {max_model_len: 4096}}
 profile: {budget_s: 40}
@@ -78,7 +79,7 @@ def test_verdict_of_a_tiny_fleet(stallfree, study: Path, monkeypatch: pytest.Mon
 
 
 def _printed(found: dict) -> str:
-    console = Console(width=160, record=True, quiet=True)
+    console = Console(width=160, file=io.StringIO(), record=True)
     print_verdict(found, console)
     return console.export_text()
 
