@@ -70,15 +70,8 @@ def replica(trace: Trace, tp: int = 1) -> Problem:
     """One GPU or several, which make every step `tp` times as fast."""
     model = load_latency_model("example-8b")
     if tp > 1:
-        scaled = {
-            name: getattr(model.params, name) / tp
-            for name in (
-                "constant_s",
-                "per_attention_pair_s",
-                "per_decode_context_s",
-                "above_knee_s",
-            )
-        }
+        names = ("constant_s", "per_attention_pair_s", "per_decode_context_s", "above_knee_s")
+        scaled = {name: getattr(model.params, name) / tp for name in names}
         model = replace(model, params=model.params._replace(**scaled))
     fixed = EngineConfig(max_model_len=16384)
     return Problem(trace, model, SLO, fixed, RESOLVED, 4000 * tp, KNOBS)

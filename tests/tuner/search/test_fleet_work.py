@@ -104,12 +104,7 @@ def test_starts_are_within_the_space(mode: str) -> None:
 def test_the_busiest_requests_in_a_row() -> None:
     calm, rush = traffic(100, 1.0), traffic(50, 10.0)
     arrival = np.concatenate([calm.arrival_s, 100 + rush.arrival_s, 106 + calm.arrival_s])
-    trace = replace(
-        traffic(250),
-        arrival_s=arrival,
-        prompt_tokens=np.full(250, 9),
-        output_tokens=np.full(250, 9),
-    )
+    trace = replace(traffic(250, prompt=9, output=9), arrival_s=arrival)
     assert busiest(trace, 50).duration_s == pytest.approx(rush.duration_s)
     assert busiest(trace, 250) is trace
     problem = shortened(replace(fleet_problem(space(4)), trace=trace, windows=8), 50)
