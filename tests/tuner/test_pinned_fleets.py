@@ -46,7 +46,7 @@ def predict(plan: FleetPlan) -> dict[str, Any]:
         fewest=False,
         sizes=dict.fromkeys(roles, (1,)),
         systems=dict.fromkeys(roles, ""),
-        knobs=dict.fromkeys(roles, {}),
+        knobs={role: {} for role in roles},
         routers=(TURN,),
         decode_routers=(TURN,),
     )
