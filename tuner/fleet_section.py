@@ -149,7 +149,7 @@ def require_fleet(fleet: FleetSection, silicon: SiliconSection | None) -> None:
         least = fleet.least_gpus(mode, silicon)
         if fleet.gpus.max < least:
             sizes = " and ".join(
-                f"a {role} replica of {fleet.sizes(role, silicon)[0]}" for role in ROLES[mode]
+                f"{fleet.sizes(role, silicon)[0]} per {role} replica" for role in ROLES[mode]
             )
             raise ValueError(
                 f"fleet.gpus: {mode} needs at least {least} GPUs ({sizes}), got "

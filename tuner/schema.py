@@ -169,7 +169,7 @@ class Study(Section):
     def _fleet_fits(self) -> Self:
         if self.fleet is not None:
             require_fleet(self.fleet, self.profile.silicon)
-            if "num_speculative_tokens" in {*self.engine.config, *self.search.space}:
+            if self.engine.config.get("num_speculative_tokens"):
                 raise ValueError(
                     "fleets are simulated without speculative decoding; take "
                     "num_speculative_tokens out"

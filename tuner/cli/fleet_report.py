@@ -89,7 +89,8 @@ def pool_lines(candidate: Candidate) -> list[str]:
 
 def basis_line(results: Results) -> str:
     """What the search looked at."""
-    fleet = results.fleet or {}
+    fleet = results.fleet
+    assert fleet is not None  # results of fleets
     link = fleet["link"]
     name = link["name"] or "link"
     return (
