@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from tuner.candidate import Candidate
+from tuner.fleet_plan import in_words
 from tuner.intervals import odds
 from tuner.results import DEFAULT_ROOT, Results, RunFolder, find_runs
 
@@ -55,7 +56,7 @@ def overview(found: dict[str, Results]) -> pd.DataFrame:
 def trials(results: Results) -> pd.DataFrame:
     """One row per predicted trial: the figures, settings as text, and what the trial is."""
     frame = pd.DataFrame(results.front)
-    frame["settings"] = [str(s) for s in frame["settings"]]
+    frame["settings"] = [in_words(s) for s in frame["settings"]]
     frame["kind"] = "infeasible"
     frame.loc[frame["feasible"], "kind"] = "feasible"
     frame.loc[frame["on_front"], "kind"] = "on the front"
@@ -66,7 +67,13 @@ def confirmed(results: Results) -> pd.DataFrame:
     """One row per candidate and source (predicted, measured or rehearsed, corrected)."""
     seen = results.evidence.value
     rows = [
-        {"candidate": c.label, "role": _role(results, c), "source": source, **_figures(metrics)}
+        {
+            "candidate": c.label,
+            "role": _role(results, c),
+            "source": source,
+            **_fleet(results, c),
+            **_figures(metrics),
+        }
         for c in results.candidates
         for source, metrics in (
             ("predicted", c.predicted),
@@ -76,6 +83,18 @@ def confirmed(results: Results) -> pd.DataFrame:
         if metrics is not None
     ]
     return pd.DataFrame(rows)
+
+
+def _fleet(results: Results, candidate: Candidate) -> dict[str, Any]:
+    """What a fleet is, and its goodput per GPU; nothing for one engine."""
+    plan = candidate.plan
+    if plan is None:
+        return {}
+    return {
+        "fleet": plan.words(),
+        "GPUs": plan.num_gpus,
+        "goodput per GPU": results.per_gpu(candidate),
+    }
 
 
 def _figures(metrics: dict[str, Any]) -> dict[str, Any]:

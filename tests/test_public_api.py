@@ -28,6 +28,7 @@ SIGNATURES = {
     "profiler.replay.replay": "(engine, trace, *, itl_limit_s, seed, progress, max_late_s)",
     "profiler.traffic.doctor.diagnose": "(trace)",
     "profiler.traffic.readers.read_trace": "(path, *, fmt, mapping, rate_rps, stretch)",
+    "profiler.traffic.regimes.find_regimes": "(trace, most)",
     "profiler.traffic.synthetic.like": "(name, *, duration_s, rate_rps, seed)",
     "profiler.traffic.synthetic.mixed": "(parts)",
     "profiler.traffic.synthetic.synthesize": "(spec)",
@@ -46,6 +47,9 @@ SIGNATURES = {
         "(deployment, fleet, trace, *, itl_limit_s, seed, progress, max_late_s)"
     ),
     "tuner.search.fleet_replay.rehearsed_fleet": "(fleet, model, folder)",
+    "tuner.search.fleet_problem.shortened": "(problem, most)",
+    "tuner.search.fleet_tune.fleet_problem": "(study, folder, trace, measured, ui)",
+    "tuner.search.fleet_tune.tune_fleet": "(study, folder, trace, measured, ui)",
     "tuner.search.load_curve.load_curves": "(problem, configs, progress, *, seed, factors)",
     "tuner.search.optimize.search": "(problem, database, options, progress)",
     "tuner.search.tune.tune": "(study, folder, options, ui)",
@@ -61,6 +65,8 @@ SIGNATURES = {
     "tuner.simulator.simulate_fleet": "(trace, fleet, *, itl_limit_s, seed, fails)",
     "tuner.study.build_trace": "(study)",
     "tuner.study.load_study": "(path)",
+    "tuner.verdict.judge.judge": "(ranked, bench, settings, ui)",
+    "tuner.verdict.run.verdict": "(study, folder, options, ui)",
     "tuner.windows.draw_windows": "(trace, num_windows)",
 }
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from profiler.engines.rehearsal import REHEARSED
+from tuner.fleet_plan import FleetPlan, plan_of
 
 
 class Evidence(StrEnum):
@@ -39,7 +40,7 @@ class Candidate:
 
     label: str
     settings: dict[str, Any]
-    """settings that are not left to the engine"""
+    """settings that are not left to the engine; of a fleet, its plan (`FleetPlan.settings`)"""
     predicted: dict[str, Any] | None
     """of the traffic that was replayed"""
     measured: dict[str, Any] | None
@@ -49,11 +50,18 @@ class Candidate:
     replays: list[dict[str, Any]]
     """per round: speed of the machine against the profile, fidelity"""
     resolved: dict[str, Any]
-    """every setting, as the engine resolved it"""
+    """every setting, as the engine resolved it; of a fleet, by the role of the pool"""
     not_sampled: list[str] = field(default_factory=list)
     """what its steps may reach that the latency model was not sampled for, in words"""
     failure: str | None = None
     """why it could not be measured"""
+    use: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """of a fleet: role -> load, requests of each replica, preemptions"""
+
+    @property
+    def plan(self) -> FleetPlan | None:
+        """The fleet that this is; None for one engine."""
+        return plan_of(self.settings)
 
     def to_dict(self, evidence: Evidence) -> dict[str, Any]:
         """Plain data, `measured` under the name of what it is, if there is such a thing."""

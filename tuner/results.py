@@ -5,8 +5,11 @@
     trace.parquet       the traffic that was used
     study.db            every trial (SQLite, Optuna's schema)
     profile/            the profile artefact (`profiler.collect.Profile`)
+    replicas/KIND/      of a fleet: the same for each other GPU and tensor-parallel size
     confirm/KEY/ROUND/  one replay: replay.json, raw.parquet, corrected.parquet
     results.json        the outcome
+    search-SIDE.db      every trial of one side, where a verdict searched
+    verdict.json        aggregated or disaggregated (`tuner.verdict.report`)
     bundle/             what was exported
 
 Whatever is written appears whole or not at all: it is written beside its place and renamed.
@@ -28,7 +31,8 @@ from profiler.outcomes import Outcomes
 from tuner.candidate import Candidate, Evidence
 from tuner.whole_files import read_json, whole_folder, write_json, write_text, writing
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+VERDICT_VERSION = 1
 DEFAULT_ROOT = Path("stallfree-runs")
 
 
@@ -70,17 +74,26 @@ class Results:
     provenance: dict[str, Any]
     evidence: Evidence
     """what the candidates' figures are; the one place that reports, exports and dashboard ask"""
+    fleet: dict[str, Any] | None = None
+    """of a search of fleets: GPU budget, link, kinds of replicas, what the search was cut to"""
 
     @property
     def num_gpus(self) -> int | None:
-        """GPUs of one replica, where the profile knows them."""
+        """GPUs of one replica, where the profile knows them; of a fleet, the recommended one's."""
+        return self.gpus_of(self.recommended)
+
+    def gpus_of(self, candidate: Candidate) -> int | None:
+        """GPUs that `candidate` runs on, where they are known."""
+        if candidate.plan is not None:
+            return candidate.plan.num_gpus
         return (self.provenance.get("engine") or {}).get("num_gpus")
 
     def per_gpu(self, candidate: Candidate) -> float | None:
         """Predicted goodput of `candidate` for each GPU, requests per second."""
-        if self.num_gpus is None or candidate.predicted is None:
+        num_gpus = self.gpus_of(candidate)
+        if num_gpus is None or candidate.predicted is None:
             return None
-        return float(candidate.predicted["goodput_rps"]) / self.num_gpus
+        return float(candidate.predicted["goodput_rps"]) / num_gpus
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; each candidate's figures are called what they are (`evidence`)."""
@@ -144,9 +157,17 @@ class RunFolder:
     def database(self) -> Path:
         return self.path / "study.db"
 
+    def side_database(self, side: str) -> Path:
+        """trials of a search of one side of a verdict"""
+        return self.path / f"search-{side}.db"
+
     @property
     def profile(self) -> Path:
         return self.path / "profile"
+
+    @property
+    def replicas(self) -> Path:
+        return self.path / "replicas"
 
     @property
     def model(self) -> Path:
@@ -186,9 +207,11 @@ class RunFolder:
 
     def _clear(self) -> None:
         """Remove a run's own files and no others; the study's copy is about to be replaced."""
-        for name in ("run.json", "trace.parquet", "study.db", "results.json"):
+        for name in ("run.json", "trace.parquet", "study.db", "results.json", "verdict.json"):
             (self.path / name).unlink(missing_ok=True)
-        for name in ("profile", "confirm", "bundle"):
+        for database in self.path.glob("search-*.db"):
+            database.unlink()
+        for name in ("profile", "replicas", "confirm", "bundle"):
             shutil.rmtree(self.path / name, ignore_errors=True)
 
     @contextmanager
@@ -222,6 +245,28 @@ class RunFolder:
                 "with --resume if it was interrupted"
             )
         return Results.from_dict(read_json(path))
+
+    def save_verdict(self, verdict: Mapping[str, Any]) -> None:
+        """Keep what `stallfree verdict` found, in place of an earlier one."""
+        with writing(self.path):
+            write_json(self.path / "verdict.json", {"schema_version": VERDICT_VERSION, **verdict})
+
+    def load_verdict(self) -> dict[str, Any] | None:
+        """What `save_verdict` kept, or None. Raises `ResultsError` for another schema version."""
+        path = self.path / "verdict.json"
+        if not path.exists():
+            return None
+        plain = read_json(path)
+        if plain.get("schema_version") != VERDICT_VERSION:
+            raise ResultsError(
+                f"{path} is of schema version {plain.get('schema_version')}, this Stallfree reads "
+                f"{VERDICT_VERSION}; run `stallfree verdict` again"
+            )
+        return plain
+
+    def forget_bundle(self) -> None:
+        """Remove what an earlier state of the run exported."""
+        shutil.rmtree(self.bundle, ignore_errors=True)
 
     def forget_replays(self) -> None:
         """Remove every kept replay, so that the next confirmation measures afresh."""

@@ -6,16 +6,17 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from profiler.engine_config import EngineConfig, check_value, knob
+from profiler.engine_config import EngineConfig
 from profiler.engines import ENGINES
 from profiler.engines.base import EngineSpec
 from profiler.engines.silicon.spec import ENGINES_WITH_DATA, SiliconSpec
 from profiler.errors import KnobError
+from tuner.fleet_section import FleetSection, require_fleet
 from tuner.section import Section
 from tuner.silicon_section import SiliconSection
+from tuner.space_section import Axis, Scalar, legal_space
 from tuner.traffic_section import Traffic
 
-Scalar = bool | int | float | str
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -92,46 +93,6 @@ class SloSection(Section):
         return self
 
 
-class Axis(Section):
-    """Values of one knob: a range, or a list of choices."""
-
-    low: int | float | None = None
-    high: int | float | None = None
-    log: bool = False
-    step: int | float | None = Field(default=None, gt=0)
-    choices: list[Scalar] | None = Field(default=None, min_length=1)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_list(cls, value: Any) -> Any:
-        return {"choices": value} if isinstance(value, list) else value
-
-    @model_validator(mode="after")
-    def _shape(self) -> Self:
-        if self.choices is not None:
-            return self
-        if self.low is None or self.high is None:
-            raise ValueError("give low and high, or a list of choices")
-        if self.low >= self.high:
-            raise ValueError(f"low must be below high, got {self.low} and {self.high}")
-        if self.log and self.step is not None:
-            raise ValueError("log and step exclude each other; remove one")
-        if self.log and self.low <= 0:
-            raise ValueError(f"a log range must start above 0, got low={self.low}")
-        return self
-
-
-def _check_axis(name: str, axis: Axis) -> None:
-    """Raise KnobError when the knob is not for searching, or a value of the axis is illegal."""
-    known = knob(name)
-    if not known.searchable:
-        raise KnobError(f"{name} cannot be searched; fix it in engine.config")
-    if known.kind in ("bool", "choice") and axis.choices is None:
-        raise KnobError(f"{name} is no number; give a list of choices")
-    for value in axis.choices or (axis.low, axis.high):
-        check_value(name, value)
-
-
 class SearchSection(Section):
     """How long to search, and over what."""
 
@@ -144,12 +105,7 @@ class SearchSection(Section):
     @field_validator("space")
     @classmethod
     def _legal(cls, space: dict[str, Axis]) -> dict[str, Axis]:
-        try:
-            for name, axis in space.items():
-                _check_axis(name, axis)
-        except KnobError as error:
-            raise ValueError(str(error)) from error
-        return space
+        return legal_space(space)
 
 
 class ValidateSection(Section):
@@ -177,12 +133,16 @@ class Study(Section):
     profile: ProfileSection = ProfileSection(budget_s=60.0)
     slo: SloSection
     search: SearchSection
+    fleet: FleetSection | None = None
+    """search a fleet instead of one engine"""
     validate_: ValidateSection = Field(default=ValidateSection(), alias="validate")
     export: ExportSection = ExportSection()
 
     @model_validator(mode="after")
     def _fixed_or_searched(self) -> Self:
-        both = sorted(set(self.engine.config) & set(self.search.space))
+        pools = () if self.fleet is None else (self.fleet.prefill.space, self.fleet.decode.space)
+        searched = {name for space in (self.search.space, *pools) for name in space}
+        both = sorted(searched & set(self.engine.config))
         if both:
             raise ValueError(f"{both[0]} is both fixed in engine.config and searched; remove one")
         return self
@@ -202,6 +162,17 @@ class Study(Section):
                 raise ValueError(
                     f"engine.args.{name} is {self.engine.args[name]} and profile.silicon asks for "
                     f"{value}; make them equal"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _fleet_fits(self) -> Self:
+        if self.fleet is not None:
+            require_fleet(self.fleet, self.profile.silicon)
+            if self.engine.config.get("num_speculative_tokens"):
+                raise ValueError(
+                    "fleets are simulated without speculative decoding; take "
+                    "num_speculative_tokens out"
                 )
         return self
 

@@ -90,12 +90,17 @@ def _absolute(study: Study, base: Path) -> Study:
         profile = profile.model_copy(update={"path": str(base / Path(profile.path).expanduser())})
     if profile.silicon is not None:
         profile = profile.model_copy(update={"silicon": _absolute_silicon(profile.silicon, base)})
+    fleet = study.fleet
+    if fleet is not None and fleet.link.name and (base / Path(fleet.link.name)).exists():
+        link = fleet.link.model_copy(update={"name": str(base / fleet.link.name)})
+        fleet = fleet.model_copy(update={"link": link})
     args = dict(study.engine.args)
     named = args.get(LATENCY_MODEL)
     if isinstance(named, str) and (base / Path(named).expanduser()).exists():
         args[LATENCY_MODEL] = str(base / Path(named).expanduser())
     engine = study.engine.model_copy(update={"model": model, "args": args})
-    return study.model_copy(update={"traffic": traffic, "profile": profile, "engine": engine})
+    changes = {"traffic": traffic, "profile": profile, "engine": engine, "fleet": fleet}
+    return study.model_copy(update=changes)
 
 
 def _absolute_silicon(silicon: SiliconSection, base: Path) -> SiliconSection:

@@ -20,6 +20,7 @@ from tuner.cli.profile import profile
 from tuner.cli.show import show
 from tuner.cli.simulate import simulate
 from tuner.cli.tune import tune
+from tuner.cli.verdict import verdict
 
 _INTERRUPTED = 130
 
@@ -61,6 +62,7 @@ for command in (
     dashboard,
     difftest,
     fidelity,
+    verdict,
 ):
     app.command()(command)
 app.add_typer(

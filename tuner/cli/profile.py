@@ -122,7 +122,7 @@ def profile(
     from tuner.cli.heldout import print_profile
     from tuner.cli.link_profile import profile_link
     from tuner.cli.predict import SiliconRequest, predict_from_options
-    from tuner.search.tune import measure, save_profile
+    from tuner.search.stages import measure, save_profile
     from tuner.study import build_trace, load_study, overridden
 
     if kv_link:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tuner.candidate import Candidate, Evidence
 from tuner.cli.charts import Series, chart, is_wide
+from tuner.cli.fleet_report import print_fleets
 from tuner.intervals import ALL, odds
 from tuner.results import Results, Verdict
 
@@ -26,8 +27,11 @@ _PLOT_SIZE = (80, 20)
 
 def print_results(results: Results, console: Console) -> None:
     """Everything a person wants to see of a finished run, except where its bundle is."""
-    console.print(settings_table(results))
-    console.print(metrics_table(results))
+    if results.fleet is not None:
+        print_fleets(results, console)
+    else:
+        console.print(settings_table(results))
+        console.print(metrics_table(results))
     console.print(front_plot(results))
     console.print(verdict_line(results), highlight=False, soft_wrap=True)
     for candidate in results.candidates:
@@ -220,9 +224,11 @@ def _predicted_line(results: Results) -> str:
     if results.misses:
         missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
         found = f"nothing would meet the SLOs; closest is {chosen}, which would miss {missed}"
+    advice = "Rehearse it with `stallfree confirm`, and confirm on the GPU before you rely on it."
+    if results.fleet is not None:
+        advice = "No fleet is rehearsed; try it on the GPUs before you rely on it."
     return (
-        f"Predicted only, not measured ({results.trials} configurations tried): {found}. Rehearse "
-        "it with `stallfree confirm`, and confirm on the GPU before you rely on it."
+        f"Predicted only, not measured ({results.trials} configurations tried): {found}. {advice}"
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from profiler.errors import ExportError
 from tuner.cli.options import UncheckedOption
 
 
@@ -64,10 +65,16 @@ def tune(
     compile_simulator(bool(checked.fixed.num_speculative_tokens))
     options = TuneOptions(study, resume=resume, fresh=fresh)
     results = run(checked, folder, options, RichUi())
-    bundle = emit_bundle(folder, results, checked.export.target)
+    refusal = None
+    try:
+        emit_bundle(folder, results, checked.export.target)
+    except ExportError as error:  # the search has not been in vain
+        refusal = str(error)
+        folder.forget_bundle()
     if json:
-        print_json({**results.to_dict(), "bundle": str(bundle)})
+        print_json({**results.to_dict(), "bundle": None if refusal else str(folder.bundle)})
         return
     print_results(results, stdout)
-    stdout.print(f"Bundle: {bundle}", highlight=False, soft_wrap=True)
+    where = f"No bundle: {refusal}" if refusal else f"Bundle: {folder.bundle}"
+    stdout.print(where, highlight=False, soft_wrap=True)
     stderr.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)

@@ -173,6 +173,11 @@ def from_run(target: Path, folder: RunFolder, chosen: EngineConfig, seed: int) -
 
     study_file = target if target.is_file() else folder.study_file
     study = load_study(study_file)
+    if study.fleet is not None:
+        raise StudyError(
+            f"{study_file} is a study of a fleet, and this command simulates one engine; take "
+            "`fleet` out and keep a replica's share of the traffic with traffic.share"
+        )
     place = Path(study.profile.path) if study.profile.path is not None else folder.profile
     if not (place.exists() and folder.trace.exists()):
         raise ResultsError(

@@ -11,9 +11,18 @@ import numpy as np
 from profiler.engine_config import EngineConfig
 from profiler.errors import StudyError
 from tuner.candidate import Candidate, Evidence
-from tuner.export.deployment import TENSOR_PARALLEL, UNKNOWN, Deployment, EnginePool, Role
+from tuner.export.deployment import (
+    TENSOR_PARALLEL,
+    UNKNOWN,
+    Deployment,
+    EnginePool,
+    KvTransfer,
+    Role,
+)
+from tuner.fleet_plan import FleetPlan, PoolSetup
 from tuner.knee import knee
 from tuner.results import Results
+from tuner.simulator.router import ROUND_ROBIN, Router
 
 RECOMMENDED, KNEE, BEST = "recommended", "knee", "best"
 _SERVER_ARGUMENTS = ("load_format", "dtype")
@@ -99,6 +108,7 @@ def _candidate(results: Results, point: dict[str, Any]) -> Candidate:
         if candidate.settings == point["settings"]:
             return candidate
     predicted = {k: v for k, v in point.items() if k not in ("number", "settings", "on_front")}
+    all_of_default = results.default.resolved
     return Candidate(
         label=f"trial-{point['number']}",
         settings=point["settings"],
@@ -106,7 +116,7 @@ def _candidate(results: Results, point: dict[str, Any]) -> Candidate:
         measured=None,
         corrected=None,
         replays=[],
-        resolved=results.default.resolved | point["settings"],
+        resolved={} if "pools" in point["settings"] else all_of_default | point["settings"],
     )
 
 
@@ -118,6 +128,7 @@ def deployment_of(results: Results, pick: str = RECOMMENDED) -> Deployment:
         model=str(results.engine["model"]),
         engine_version=_version(results),
         pools=_pools(results, chosen.candidate),
+        router=_router(chosen.candidate.plan),
         evidence=_comment(results, chosen),
         left_out=_left_out(results),
     )
@@ -145,19 +156,45 @@ def object_name(study: str) -> str:
 
 
 def _pools(results: Results, candidate: Candidate) -> tuple[EnginePool, ...]:
-    """What the run's engine is: one aggregated replica.
-
-    The one place to say how a fleet's results become pools.
-    """
-    flags = server_flags(results, candidate)
+    """Those of the fleet's plan, else one aggregated replica."""
+    plan = candidate.plan
+    environment = dict(results.engine.get("environment", {}))
+    if plan is not None:
+        return tuple(_planned_pool(results, setup, environment) for setup in plan.pools)
+    flags = server_flags(results, candidate.settings)
     pool = EnginePool(
         label=Role.AGGREGATED,
         replicas=1,
         num_gpus=_num_gpus(results, flags),
         flags=flags,
-        environment=dict(results.engine.get("environment", {})),
+        environment=environment,
     )
     return (pool,)
+
+
+def _planned_pool(results: Results, setup: PoolSetup, environment: dict[str, str]) -> EnginePool:
+    flags = server_flags(results, setup.settings)
+    if setup.tp > 1:
+        flags[TENSOR_PARALLEL] = setup.tp
+    else:
+        flags.pop(TENSOR_PARALLEL, None)
+    role = Role(setup.role)
+    return EnginePool(
+        label=role,
+        role=role,
+        replicas=setup.replicas,
+        num_gpus=setup.tp,
+        flags=flags,
+        environment=environment,
+        kv_transfer=None if role is Role.AGGREGATED else KvTransfer(),
+    )
+
+
+def _router(plan: FleetPlan | None) -> Router:
+    """The plan's rules; in turn where there is nothing to choose."""
+    if plan is None:
+        return Router()
+    return Router(rule=plan.router, decode_rule=plan.decode_router or ROUND_ROBIN)
 
 
 def _num_gpus(results: Results, flags: dict[str, Any]) -> int:
@@ -170,12 +207,12 @@ def _num_gpus(results: Results, flags: dict[str, Any]) -> int:
     return int(np.prod([int(flags.get(name, 1)) for name in _PARALLEL]))
 
 
-def server_flags(results: Results, candidate: Candidate) -> dict[str, Any]:
+def server_flags(results: Results, settings: dict[str, Any]) -> dict[str, Any]:
     """Flag name without dashes in front -> value, in a fixed order; the model is not one."""
     engine = results.engine
     named = {k: engine[k] for k in _SERVER_ARGUMENTS if engine.get(k, "auto") != "auto"}
     named |= engine.get("args", {})
-    named |= EngineConfig.from_settings(candidate.settings).arguments()
+    named |= EngineConfig.from_settings(settings).arguments()
     return {name.replace("_", "-"): v for name, v in named.items() if v is not None}
 
 

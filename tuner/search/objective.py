@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import kv_blocks_at
 from profiler.engines.rehearsal import REHEARSAL
-from profiler.errors import KnobError, LatencyModelError, SimulationError, StudyError
+from profiler.errors import KnobError, LatencyModelError, LinkError, SimulationError, StudyError
 from profiler.latency.base import StepTimeModel
 from profiler.traffic.trace import Trace
 from tuner.intervals import over_windows
@@ -24,7 +24,8 @@ from tuner.windows import draw_windows
 
 if TYPE_CHECKING:  # heavy, and not needed to simulate
     from profiler.collect import Profile
-    from tuner.schema import Axis, Study
+    from tuner.schema import Study
+    from tuner.space_section import Axis
 
 NEVER_S = 1e9
 """value of a latency that does not exist (nothing was served); Optuna refuses NaN"""
@@ -32,7 +33,8 @@ NEVER_S = 1e9
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything a search worker needs; plain data, so that it can go to another process."""
+    """Settings of one engine, as `searchable.Searchable` has it; plain data, so that it can go to
+    another process."""
 
     trace: Trace
     model: StepTimeModel
@@ -50,6 +52,29 @@ class Problem:
     """of draft tokens, as `simulate` takes it"""
     kv_blocks_by_budget: tuple[tuple[int, int], ...] = ()
     """(token budget, KV blocks), ascending, where the profile knows it; empty: always the same"""
+
+    @property
+    def default(self) -> EngineConfig:
+        """The engine default: only the fixed settings are given."""
+        return self.fixed
+
+    def starts(self) -> Sequence[EngineConfig]:
+        """Nothing but the default is tried first."""
+        return ()
+
+    def axes(self, chosen: Mapping[str, Any]) -> Mapping[str, Axis]:
+        """The study's space, whatever is chosen."""
+        del chosen
+        return self.space
+
+    def raw(self, config: EngineConfig) -> dict[str, Any]:
+        """Every setting, as the engine resolves it."""
+        return resolve(config, self.resolved).settings()
+
+    def worth(self, config: EngineConfig, metrics: Metrics) -> float:
+        """Goodput, requests per second."""
+        del config
+        return metrics.goodput_rps
 
     @cached_property
     def drawn(self) -> list[Trace]:
@@ -114,13 +139,13 @@ class Problem:
         return repair(raw, self.fixed, self.resolved)
 
 
-REFUSED = (KnobError, SimulationError, LatencyModelError)
+REFUSED = (KnobError, SimulationError, LatencyModelError, LinkError)
 """what makes a configuration infeasible instead of ending the search"""
 
 
-def values(metrics: Metrics) -> tuple[float, float, float]:
-    """The objectives: TTFT p99 (min), ITL p99 (min), goodput (max)."""
-    return _or_never(metrics.ttft_p99_s), _or_zero(metrics.itl_p99_s), metrics.goodput_rps
+def values(metrics: Metrics, worth: float) -> tuple[float, float, float]:
+    """The objectives: TTFT p99 (min), ITL p99 (min), worth (max): goodput, unless it is a fleet."""
+    return _or_never(metrics.ttft_p99_s), _or_zero(metrics.itl_p99_s), worth
 
 
 def _or_never(value: float) -> float:

@@ -1,45 +1,40 @@
 """The search: Optuna over simulated candidates, in a database that survives a kill.
 
-Three objectives (TTFT p99, ITL p99, goodput) and the SLOs as constraints, sampled by
-multi-objective TPE (Ozaki et al., "Multiobjective Tree-Structured Parzen Estimator", JAIR 2022).
-Trial 0 is always the engine's own default. The sampler of each trial is seeded with (seed, worker,
+Three objectives (TTFT p99, ITL p99, worth: goodput, of a fleet per GPU) and the SLOs as
+constraints, sampled by multi-objective TPE (Ozaki et al., "Multiobjective Tree-Structured Parzen
+Estimator", JAIR 2022). Trial 0 is always the engine's own default; the problem's other starting
+points follow. The sampler of each trial is seeded with (seed, worker,
 finished trials), so that one worker gives the same trials whether it was interrupted or not.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import optuna
-from optuna.exceptions import StorageInternalError
-from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
+from optuna.trial import TrialState
 
 from profiler.engines.base import Progress
-from profiler.errors import ResultsError, SimulationError
+from profiler.errors import SimulationError
 from tuner.metrics import Metrics
-from tuner.search.objective import REFUSED, Problem, constraints, values
+from tuner.search.database import finished_trials, open_study, release_unfinished, rows_of
+from tuner.search.objective import REFUSED, constraints, values
 from tuner.search.pareto import Trial
+from tuner.search.processes import begin_worker
+from tuner.search.searchable import Choice, Searchable
 from tuner.search.space import representable, suggest
 
 STARTUP_TRIALS = 20
 """random trials before the sampler learns"""
-_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
-_STUDY = "stallfree"
-_LOCK_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -52,95 +47,88 @@ class SearchOptions:
 
 
 def search(
-    problem: Problem, database: Path, options: SearchOptions, progress: Progress
+    problem: Searchable[Choice], database: Path, options: SearchOptions, progress: Progress
 ) -> list[Trial]:
     """Finished trials, `options.trials` in all, those of an earlier, killed run included.
 
     Raises `ResultsError` when the database is locked, damaged or cannot grow, and what
-    `Problem.evaluate` raises for the engine default.
+    `problem.evaluate` raises for the engine default.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with _open(database) as study:
-        _release_unfinished(study)
-        if not _finished(study):
+    with open_study(database) as study:
+        release_unfinished(study)
+        if not finished_trials(study):
             _add_default(study, problem)
-        done = len(_finished(study))
-        if options.workers == 1 or options.trials - done < options.workers:
-            worker = _Worker(problem, database, options.seed, 0)
-            _run_here(study, worker, options.trials, progress)
+        done = len(finished_trials(study))
+        count = 1 if options.trials - done < options.workers else options.workers
+        starts = _missing_starts(study, problem)
+        workers = [
+            _Worker(problem, database, options.seed, i, tuple(starts[i::count]))
+            for i in range(count)
+        ]
+        if count == 1:
+            _run_here(study, workers[0], options.trials, progress)
         else:
-            _run_in_processes(problem, database, options, done, progress)
-        return _rows(study)
+            _run_in_processes(workers, done, options.trials, progress)
+        return rows_of(study)
 
 
-def load_trials(database: Path) -> list[Trial]:
-    """The finished trials that `search` left in `database`."""
-    if not database.exists():
-        raise ResultsError(f"no search database {database}; run `stallfree tune` first")
-    with _open(database) as study:
-        return _rows(study)
+def _missing_starts(study: optuna.Study, problem: Searchable[Choice]) -> list[Choice]:
+    """The starting points that no finished trial has tried."""
+    known = [trial.user_attrs["settings"] for trial in finished_trials(study)]
+    return [choice for choice in problem.starts() if choice.settings() not in known]
 
 
-@contextmanager
-def _open(database: Path) -> Iterator[optuna.Study]:
-    """The study in `database`, made if missing; its connections are closed at the end."""
-    storage = None
-    try:
-        storage = optuna.storages.RDBStorage(
-            f"sqlite:///{database}",
-            engine_kwargs={"connect_args": {"timeout": _LOCK_TIMEOUT_S}},
-        )
-        yield optuna.create_study(
-            storage=storage,
-            study_name=_STUDY,
-            directions=["minimize", "minimize", "maximize"],
-            load_if_exists=True,
-        )
-    except (SQLAlchemyError, StorageInternalError) as error:
-        cause = " ".join(str(error.__cause__ or error).split())
-        raise ResultsError(
-            f"search database {database}: {cause}; make sure that no other run uses it and that "
-            "the disk has space, then go on with --resume"
-        ) from error
-    finally:
-        if storage is not None:
-            storage.remove_session()
-            storage.engine.dispose()
-
-
-def _finished(study: optuna.Study) -> list[FrozenTrial]:
-    return study.get_trials(deepcopy=False, states=_FINISHED)
-
-
-def _release_unfinished(study: optuna.Study) -> None:
-    """Mark what a killed run left running as failed, so that no sampler waits for it."""
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        study.tell(trial.number, state=TrialState.FAIL)
-
-
-def _add_default(study: optuna.Study, problem: Problem) -> None:
+def _add_default(study: optuna.Study, problem: Searchable[Choice]) -> None:
     """Trial 0. Also compiles the simulator, before any worker process starts."""
-    metrics = problem.evaluate(problem.fixed)
-    params, known = representable(problem.space, problem.resolved)
-    study.add_trial(
-        optuna.trial.create_trial(
-            values=values(metrics),
-            params=params,
-            distributions=known,
-            user_attrs={"settings": problem.fixed.settings(), "metrics": metrics.to_dict()},
-            constraints=constraints(metrics),
-        )
-    )
+    _add(study, problem, problem.default, problem.evaluate(problem.default))
+
+
+def _add(
+    study: optuna.Study, problem: Searchable[Choice], choice: Choice, found: Metrics | Exception
+) -> None:
+    """Add a trial that was not sampled; what of it lies inside the space teaches the sampler."""
+    raw = problem.raw(choice)
+    params, known = representable(problem.axes(raw), raw)
+    facts: dict[str, Any] = {"settings": choice.settings()}
+    told: dict[str, Any] = {"state": TrialState.PRUNED}
+    if isinstance(found, Metrics):
+        facts["metrics"] = found.to_dict()
+        told = {"values": values(found, problem.worth(choice, found))}
+        told["constraints"] = constraints(found)
+    else:
+        facts["refused"] = str(found)
+    trial = optuna.trial.create_trial(params=params, distributions=known, user_attrs=facts, **told)
+    study.add_trial(trial)
 
 
 @dataclass(frozen=True)
-class _Worker:
+class _Worker(Generic[Choice]):
     """One process's part of the search."""
 
-    problem: Problem
+    problem: Searchable[Choice]
     database: Path
     seed: int
     index: int
+
+    starts: tuple[Choice, ...] = ()
+    """its share of the starting points that are not finished yet"""
+
+    def run(self, study: optuna.Study, before: int, number: int) -> None:
+        """Its trial `number` (0 ..) after `before` finished ones: a starting point, or sampled."""
+        if number < len(self.starts):
+            self.run_start(study, self.starts[number])
+        else:
+            self.run_trial(study, before + number)
+
+    def run_start(self, study: optuna.Study, choice: Choice) -> None:
+        """Evaluate a starting point and add it to the study."""
+        found: Metrics | Exception
+        try:
+            found = self.problem.evaluate(choice)
+        except REFUSED as error:
+            found = error
+        _add(study, self.problem, choice, found)
 
     def run_trial(self, study: optuna.Study, finished: int) -> None:
         """Ask for one candidate, evaluate it, and tell the study."""
@@ -148,10 +136,10 @@ class _Worker:
             seed=_mix(self.seed, self.index, finished), n_startup_trials=STARTUP_TRIALS
         )
         trial = study.ask()
-        config = self.problem.candidate(suggest(trial, self.problem.space))
-        trial.set_user_attr("settings", config.settings())
+        choice = self.problem.candidate(suggest(trial, self.problem.axes))
+        trial.set_user_attr("settings", choice.settings())
         try:
-            metrics = self.problem.evaluate(config)
+            metrics = self.problem.evaluate(choice)
         except REFUSED as error:
             trial.set_user_attr("refused", str(error))
             study.tell(trial, state=TrialState.PRUNED)
@@ -159,7 +147,7 @@ class _Worker:
         trial.set_user_attr("metrics", metrics.to_dict())
         for name, violation in constraints(metrics).items():
             trial.set_constraint(name, violation)
-        study.tell(trial, values(metrics))
+        study.tell(trial, values(metrics, self.problem.worth(choice, metrics)))
 
 
 def _mix(*numbers: int) -> int:
@@ -167,17 +155,16 @@ def _mix(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
-def _run_here(study: optuna.Study, worker: _Worker, total: int, progress: Progress) -> None:
-    finished = len(_finished(study))
-    progress(finished, total)
-    while finished < total:
-        worker.run_trial(study, finished)
-        finished += 1
-        progress(finished, total)
+def _run_here(study: optuna.Study, worker: _Worker[Choice], total: int, progress: Progress) -> None:
+    before = len(finished_trials(study))
+    progress(before, total)
+    for number in range(total - before):
+        worker.run(study, before, number)
+        progress(before + number + 1, total)
 
 
 def _run_in_processes(
-    problem: Problem, database: Path, options: SearchOptions, done: int, progress: Progress
+    workers: Sequence[_Worker[Choice]], done: int, total: int, progress: Progress
 ) -> None:
     """Share the missing trials among processes. They stop between trials on Ctrl-C.
 
@@ -186,17 +173,17 @@ def _run_in_processes(
     """
     context = multiprocessing.get_context("spawn")
     stop, count = context.Event(), context.Value("q", done)
-    shares = _shares(options.trials - done, options.workers)
+    shares = _shares(total - done, len(workers))
     pool = ProcessPoolExecutor(
-        options.workers, mp_context=context, initializer=_begin_worker, initargs=(stop, count)
+        len(workers), mp_context=context, initializer=_begin_worker, initargs=(stop, count)
     )
     with pool:
         try:
             futures = [
-                pool.submit(_work, _Worker(problem, database, options.seed, i), done, share)
-                for i, share in enumerate(shares)
+                pool.submit(_work, worker, done, share)
+                for worker, share in zip(workers, shares, strict=True)
             ]
-            _watch(futures, lambda: progress(count.value, options.trials))
+            _watch(futures, lambda: progress(count.value, total))
         except BrokenProcessPool as error:
             raise SimulationError(
                 "a search worker was killed (out of memory?); finished trials are kept, go on "
@@ -226,46 +213,17 @@ _worker_life: dict[str, Any] = {}
 
 
 def _begin_worker(stop: Event, count: Synchronized[int]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    begin_worker()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     _worker_life.update(stop=stop, count=count)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    """End this worker when its parent is gone: it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _work(worker: _Worker, start: int, count: int) -> None:
+def _work(worker: _Worker[Choice], start: int, count: int) -> None:
     """Run `count` trials in a worker process, or fewer when told to stop."""
-    with _open(worker.database) as study:
+    with open_study(worker.database) as study:
         for i in range(count):
             if _worker_life["stop"].is_set():
                 return
-            worker.run_trial(study, start + i)
+            worker.run(study, start, i)
             with _worker_life["count"].get_lock():
                 _worker_life["count"].value += 1
-
-
-def _rows(study: optuna.Study) -> list[Trial]:
-    """The finished trials by number; the engine default is the first."""
-    rows = []
-    for number, trial in enumerate(sorted(_finished(study), key=lambda t: t.number)):
-        attrs = trial.user_attrs
-        metrics = _metrics(attrs["metrics"]) if "metrics" in attrs else None
-        rows.append(Trial(number, attrs["settings"], metrics, attrs.get("refused")))
-    return rows
-
-
-def _metrics(plain: dict[str, Any]) -> Metrics:
-    try:
-        return Metrics.from_dict(plain)
-    except KeyError as error:
-        raise ResultsError(
-            f"the search database is of another Stallfree version (no {error} in its trials); run "
-            "the study again with --fresh"
-        ) from error

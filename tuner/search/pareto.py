@@ -33,6 +33,8 @@ class Trial:
     """predicted; None when the configuration was refused"""
     refused: str | None = None
     """why the configuration was refused"""
+    worth: float | None = None
+    """the third objective; None: goodput"""
 
     @property
     def feasible(self) -> bool:
@@ -40,9 +42,17 @@ class Trial:
 
 
 def _costs(trials: Sequence[Trial]) -> npt.NDArray[np.float64]:
-    """(N, 3) every column to be minimised: TTFT p99, ITL p99, minus goodput."""
-    rows = [values(t.metrics) for t in trials if t.metrics is not None]
-    return np.array([(ttft, itl, -goodput) for ttft, itl, goodput in rows]).reshape(-1, 3)
+    """(N, 3) every column to be minimised: TTFT p99, ITL p99, minus worth."""
+    rows = [values(t.metrics, worth_of(t)) for t in trials if t.metrics is not None]
+    return np.array([(ttft, itl, -worth) for ttft, itl, worth in rows]).reshape(-1, 3)
+
+
+def worth_of(trial: Trial) -> float:
+    """The third objective of a predicted trial."""
+    if trial.worth is not None:
+        return trial.worth
+    assert trial.metrics is not None  # a refused trial has none
+    return trial.metrics.goodput_rps
 
 
 def front(trials: Sequence[Trial]) -> list[Trial]:
@@ -56,25 +66,27 @@ def front(trials: Sequence[Trial]) -> list[Trial]:
     return [pool[i] for i in kept]
 
 
-def rank(metrics: Sequence[Metrics]) -> list[int]:
+def rank(metrics: Sequence[Metrics], worths: Sequence[float] | None = None) -> list[int]:
     """Indices from best to worst.
 
-    What meets the SLOs comes first, what is also `LIKELY` to before what is not: highest goodput,
-    those within `GOODPUT_TIE` of the best of their kind by their margin to the nearest limit. Then
+    What meets the SLOs comes first, what is also `LIKELY` to before what is not: highest worth
+    (goodput where no `worths` are given), those within `GOODPUT_TIE` of the best of their kind by
+    their margin to the nearest limit. Then
     the others, by how little they miss. Meeting is a matter of the figures themselves: a chance
     moves in steps of one window, and says nothing of how far a limit is missed.
     """
+    worths = [m.goodput_rps for m in metrics] if worths is None else worths
     best = [0.0, 0.0, 0.0]
-    for m in metrics:
-        best[_kind(m)] = max(best[_kind(m)], m.goodput_rps)
+    for m, worth in zip(metrics, worths, strict=True):
+        best[_kind(m)] = max(best[_kind(m)], worth)
 
     def key(index: int) -> tuple[int, float, float]:
-        m = metrics[index]
+        m, worth = metrics[index], worths[index]
         kind = _kind(m)
         if kind == _MISSES:
-            return kind, m.worst_violation, -m.goodput_rps
-        tied = m.goodput_rps >= (1 - GOODPUT_TIE) * best[kind]
-        return kind, 0.0 if tied else best[kind] - m.goodput_rps, m.worst_violation
+            return kind, m.worst_violation, -worth
+        tied = worth >= (1 - GOODPUT_TIE) * best[kind]
+        return kind, 0.0 if tied else best[kind] - worth, m.worst_violation
 
     return sorted(range(len(metrics)), key=key)
 
@@ -102,7 +114,8 @@ def pick(trials: Sequence[Trial], top: int) -> list[Trial]:
     pool = list(distinct.values())
     if not pool:
         return []
-    order = [pool[i] for i in rank([t.metrics for t in pool if t.metrics is not None])]
+    metrics = [t.metrics for t in pool if t.metrics is not None]
+    order = [pool[i] for i in rank(metrics, [worth_of(t) for t in pool])]
     chosen = [order[0], *_corners(front(pool)), *order]
     unique = {t.number: t for t in chosen}
     return list(unique.values())[:top]

@@ -49,8 +49,12 @@ def _corrected(candidate: Candidate) -> Metrics:
     return replace(Metrics.from_dict(candidate.corrected or {}), chance=chance)
 
 
-def recommend_predicted(candidates: Sequence[Candidate]) -> Recommendation:
+def recommend_predicted(
+    candidates: Sequence[Candidate], worths: Sequence[float] | None = None
+) -> Recommendation:
     """The best by prediction, for a run that has no engine to measure.
+
+    `worths` are the third objective of those that could be predicted; None: goodput.
 
     Raises `SimulationError` when no candidate could be predicted.
     """
@@ -58,7 +62,7 @@ def recommend_predicted(candidates: Sequence[Candidate]) -> Recommendation:
     if not predicted:
         raise SimulationError(f"no configuration could be predicted: {candidates[0].failure}")
     metrics = [Metrics.from_dict(c.predicted) for c in predicted if c.predicted is not None]
-    best = rank(metrics)[0]
+    best = rank(metrics, worths)[0]
     return Recommendation(Verdict.PREDICTED, predicted[best], _misses(metrics[best]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import optuna
@@ -13,9 +13,11 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from profiler.engine_config import EngineConfig
 from profiler.knobs import KNOBS
-from tuner.schema import Axis
+from tuner.space_section import Axis
+
+Axes = Callable[[Mapping[str, Any]], Mapping[str, Axis]]
+"""raw values chosen so far -> the axes that apply (`searchable.Searchable.axes`)"""
 
 
 def distributions(space: Mapping[str, Axis]) -> dict[str, BaseDistribution]:
@@ -27,16 +29,20 @@ def _distribution(name: str, axis: Axis) -> BaseDistribution:
     if axis.choices is not None:
         return CategoricalDistribution(axis.choices)
     assert axis.low is not None and axis.high is not None  # checked by the study
-    if KNOBS[name].kind == "int":
+    knob = KNOBS.get(name.rpartition(".")[2])  # "decode.max_num_seqs" is a pool's max_num_seqs
+    if knob is None or knob.kind == "int":
         return IntDistribution(
             int(axis.low), int(axis.high), log=axis.log, step=int(axis.step or 1)
         )
     return FloatDistribution(float(axis.low), float(axis.high), log=axis.log, step=axis.step)
 
 
-def suggest(trial: optuna.Trial, space: Mapping[str, Axis]) -> dict[str, Any]:
-    """One raw value per searched knob."""
-    return {name: _suggest(trial, name, d) for name, d in distributions(space).items()}
+def suggest(trial: optuna.Trial, axes: Axes) -> dict[str, Any]:
+    """One raw value per searched axis; which axes there are may depend on earlier values."""
+    raw: dict[str, Any] = {}
+    while new := {name: axis for name, axis in axes(raw).items() if name not in raw}:
+        raw |= {name: _suggest(trial, name, d) for name, d in distributions(new).items()}
+    return raw
 
 
 def _suggest(trial: optuna.Trial, name: str, d: BaseDistribution) -> Any:
@@ -49,17 +55,14 @@ def _suggest(trial: optuna.Trial, name: str, d: BaseDistribution) -> Any:
 
 
 def representable(
-    space: Mapping[str, Axis], config: EngineConfig
+    space: Mapping[str, Axis], raw: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """The values of `config` that lie inside the space, and their distributions.
+    """The values of `raw` that lie inside the space, and their distributions.
 
     The engine's own default need not lie inside; what does teaches the sampler.
     """
-    settings, inside = config.settings(), {}
     known = distributions(space)
-    for name, distribution in known.items():
-        if name in settings and _holds(distribution, settings[name]):
-            inside[name] = settings[name]
+    inside = {n: raw[n] for n, d in known.items() if n in raw and _holds(d, raw[n])}
     return inside, {name: known[name] for name in inside}
 
 

@@ -8,37 +8,32 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from profiler.collect import Profile, profile
+from profiler.collect import Profile
 from profiler.collect.silicon import is_predicted
 from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
-from profiler.engines.base import Engine, EngineSpec
+from profiler.engines.base import Engine
 from profiler.engines.rehearsal import REHEARSAL
-from profiler.engines.rehearsal.spec import LATENCY_MODEL
-from profiler.errors import StudyError
-from profiler.provenance import provenance_now
 from profiler.traffic.trace import Trace
-from tuner.candidate import Candidate, Evidence
-from tuner.results import Results, RunFolder, Verdict
+from tuner.candidate import Candidate
+from tuner.results import Results, RunFolder
 from tuner.schema import Study
-from tuner.search.checked import checked_engine, unchecked_note
+from tuner.search.checked import checked_engine
 from tuner.search.confirm import Plan, confirm, engines
+from tuner.search.database import load_trials
+from tuner.search.fleet_confirm import confirm_fleet
+from tuner.search.fleet_tune import tune_fleet
 from tuner.search.objective import Problem, build_problem, require_room, slo_of
-from tuner.search.optimize import SearchOptions, load_trials, search
-from tuner.search.pareto import Trial, front, pick
-from tuner.search.predicted import predict, predicted_candidates
+from tuner.search.outcome import Finished, build_results
+from tuner.search.pareto import Trial, pick
+from tuner.search.predicted import predicted_candidates
 from tuner.search.progress import Ui
 from tuner.search.recommend import Recommendation, recommend, recommend_predicted
-from tuner.search.rehearsed import confirming_spec, is_rehearsed
-from tuner.study import build_trace
-from tuner.whole_files import whole_folder, writing
-
-StartEngine = Callable[[EngineSpec], Engine]
+from tuner.search.rehearsed import confirming_spec
+from tuner.search.stages import StartEngine, run_profile, run_search, run_trace
 
 
 @dataclass(frozen=True)
@@ -66,6 +61,8 @@ def tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Resul
         slo_of(study, trace)  # an unknown class is found before minutes are spent
         require_room(trace, study.fixed.max_model_len)
         measured = run_profile(study, folder, trace, ui, options.start)
+        if study.fleet is not None:
+            return tune_fleet(study, folder, trace, measured, ui)
         problem = build_problem(study, trace, measured)
         trials = run_search(study, folder, problem, ui)
         parts = Parts(study, folder, problem, measured, trials)
@@ -84,6 +81,8 @@ def confirm_again(
 ) -> Results:
     """Confirm the finished search in `folder` anew; `again` repeats replays that are kept."""
     with folder.lock():
+        if study.fleet is not None:
+            return confirm_fleet(folder.load_results())
         trials = load_trials(folder.database)
         trace = Trace.load(folder.trace)
         measured = run_profile(study, folder, trace, ui, start)
@@ -103,11 +102,17 @@ class Parts:
     measured: Profile
     trials: list[Trial]
 
+    def results(self, candidates: list[Candidate], recommendation: Recommendation) -> Results:
+        """The outcome of the run."""
+        problem, facts = self.problem, self.measured.facts
+        run = Finished(self.study, problem.trace, problem.slo, facts, self.trials)
+        return build_results(run, candidates, recommendation)
+
 
 def finish(parts: Parts, ui: Ui, start: StartEngine) -> Results:
     """Confirm, decide, and keep the results."""
     candidates = run_confirm(parts, ui, start)
-    results = build_results(parts, candidates, recommend(candidates))
+    results = parts.results(candidates, recommend(candidates))
     parts.folder.save_results(results)
     return results
 
@@ -118,78 +123,20 @@ def finish_predicted(parts: Parts, ui: Ui) -> Results:
         "the profile was made without an engine: predicted only; `stallfree confirm` rehearses"
     )
     candidates = predicted_candidates(parts.problem, parts.trials, parts.study.validate_.top)
-    results = build_results(parts, candidates, recommend_predicted(candidates))
+    results = parts.results(candidates, recommend_predicted(candidates))
     parts.folder.save_results(results)
     return results
 
 
+_PARTS = {"traffic", "engine", "profile", "slo", "fleet"}
+
+
 def fingerprint(study: Study) -> str:
-    """Digest of what a run's parts depend on: traffic, engine, profile, SLOs, space, windows."""
-    content = study.model_dump(mode="json", include={"traffic", "engine", "profile", "slo"})
+    """Digest of what a run's parts depend on: `_PARTS`, space, windows."""
+    content = study.model_dump(mode="json", include=_PARTS)
     del content["engine"]["unchecked"]  # a refused run goes on with --unchecked-engine
     content["search"] = study.search.model_dump(mode="json", include={"space", "windows"})
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def run_trace(study: Study, folder: RunFolder, ui: Ui) -> Trace:
-    """The study's traffic, from the run folder when it is already there."""
-    if folder.trace.exists():
-        return Trace.load(folder.trace)
-    ui.stage("preparing the traffic")
-    trace = build_trace(study)
-    with writing(folder.trace):
-        unfinished = folder.trace.with_name("unfinished.parquet")
-        trace.save(unfinished)
-        unfinished.replace(folder.trace)
-    return trace
-
-
-def run_profile(
-    study: Study, folder: RunFolder, trace: Trace, ui: Ui, start: StartEngine
-) -> Profile:
-    """The profile: the study's finished one, the run folder's, or a new one on the real engine."""
-    place = folder.profile if study.profile.path is None else Path(study.profile.path)
-    if study.profile.path is None and not place.exists():
-        save_profile(measure(study, trace, ui, start), place)
-        return Profile.load(place)
-    measured = Profile.load(place)
-    if note := unchecked_note(study, measured.facts):
-        ui.stage(note)
-    return measured
-
-
-def measure(study: Study, trace: Trace, ui: Ui, start: StartEngine = start_engine) -> Profile:
-    """Profile the study's engine at its default settings, or predict it without one."""
-    if study.profile.silicon is not None:
-        return predict(study, ui)
-    if study.profile.budget_s is None:
-        raise StudyError("profile.path names a finished profile; give --budget to measure one")
-    spec = study.engine_spec(study.fixed)
-    ui.stage(f"starting {spec.engine} to profile it")
-    with start(spec) as engine, ui.progress("profile") as progress:
-        if note := checked_engine(study, engine):
-            ui.stage(note)
-        return profile(
-            engine,
-            trace,
-            budget_s=study.profile.budget_s,
-            seed=study.search.seed,
-            progress=progress,
-        )
-
-
-def save_profile(measured: Profile, place: Path) -> None:
-    """Write the profile's folder, whole or not at all. Raises `ResultsError`."""
-    with writing(place), whole_folder(place) as folder:
-        measured.save(folder)
-
-
-def run_search(study: Study, folder: RunFolder, problem: Problem, ui: Ui) -> list[Trial]:
-    """Every finished trial, those of an earlier, interrupted run included."""
-    options = SearchOptions(study.search.trials, study.search.workers, study.search.seed)
-    ui.stage(f"searching {options.trials} configurations")
-    with ui.progress("search") as progress:
-        return search(problem, folder.database, options, progress)
 
 
 def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
@@ -219,77 +166,3 @@ def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:
 
     with engines(start_with, keep_alive=study.validate_.keep_alive) as alive:
         return confirm(plan, parts.folder, alive, ui)
-
-
-def build_results(
-    parts: Parts, candidates: list[Candidate], recommendation: Recommendation
-) -> Results:
-    """The outcome of the run as plain data."""
-    study, problem, facts = parts.study, parts.problem, parts.measured.facts
-    limits = zip(problem.slo.class_names, problem.slo.limits, strict=True)
-    return Results(
-        study=study.name,
-        verdict=recommendation.verdict,
-        meets_slo=not recommendation.misses,
-        misses=recommendation.misses,
-        default=candidates[0],
-        recommended=recommendation.chosen,
-        candidates=candidates,
-        front=_points(parts.trials),
-        slo={name: _given(asdict(limit)) for name, limit in limits},
-        trials=len(parts.trials),
-        infeasible_trials=sum(t.refused is not None for t in parts.trials),
-        engine=_engine(study, facts),
-        provenance={
-            **provenance_now().to_dict(),
-            "trace_digest": problem.trace.digest(),
-            "trace_source": problem.trace.source,
-            "seed": study.search.seed,
-            "engine": {
-                **{k: facts.get(k) for k in _ENGINE_FACTS},
-                "unchecked": unchecked_note(study, facts),
-            },
-        },
-        evidence=_evidence(recommendation, rehearsed=is_rehearsed(study, facts)),
-    )
-
-
-def _evidence(recommendation: Recommendation, *, rehearsed: bool) -> Evidence:
-    if recommendation.verdict is Verdict.PREDICTED:
-        return Evidence.PREDICTED
-    return Evidence.REHEARSED if rehearsed else Evidence.MEASURED
-
-
-_ENGINE_FACTS = ("engine", "version", "device", "num_gpus", "model")
-
-
-def _engine(study: Study, facts: dict[str, Any]) -> dict[str, Any]:
-    """What to start the engine with; the parallelism that was predicted is a part of it."""
-    exclude: dict[str, Any] = {"config": True, "args": {LATENCY_MODEL}}
-    engine = study.engine.model_dump(mode="json", exclude=exclude)
-    engine["args"] = facts.get("silicon", {}).get("engine_args", {}) | engine["args"]
-    return engine
-
-
-def _given(limits: dict[str, float]) -> dict[str, float]:
-    return {name: limit for name, limit in limits.items() if limit == limit}
-
-
-def _points(trials: list[Trial]) -> list[dict[str, Any]]:
-    """Every predicted trial as a point of the front's plot."""
-    best = {t.number for t in front(trials)}
-    return [
-        {
-            "number": t.number,
-            "settings": t.settings,
-            **{name: figures[name] for name in _SHOWN},
-            "feasible": t.feasible,
-            "on_front": t.number in best,
-        }
-        for t in trials
-        if t.metrics is not None and (figures := t.metrics.to_dict())
-    ]
-
-
-_SHOWN = ("ttft_p99_s", "itl_p99_s", "goodput_rps", "intervals", "chance")
-"""what the front keeps of a trial's metrics"""

@@ -15,10 +15,10 @@ from profiler.errors import KnobError, SimulationError
 from profiler.latency.base import load_latency_model
 from profiler.traffic.trace import Trace
 from tuner.metrics import Metrics
-from tuner.schema import Axis
 from tuner.search.objective import Problem
 from tuner.search.settings import resolve
 from tuner.slo import Limits, Slo
+from tuner.space_section import Axis
 
 RESOLVED = EngineConfig(max_num_batched_tokens=2048, max_num_seqs=128, max_model_len=4096)
 

@@ -13,8 +13,9 @@ from fake_problem import FakeProblem, fake_problem
 from profiler.engine_config import EngineConfig
 from profiler.errors import ResultsError, SimulationError
 from tuner.metrics import Metrics
-from tuner.search import optimize
-from tuner.search.optimize import SearchOptions, load_trials, search
+from tuner.search import database
+from tuner.search.database import load_trials
+from tuner.search.optimize import SearchOptions, search
 from tuner.search.pareto import Trial
 
 
@@ -115,7 +116,7 @@ def test_a_damaged_database_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_locked_database_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimize, "_LOCK_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(database, "_LOCK_TIMEOUT_S", 0.01)
     path = tmp_path / "s.db"
     run(path, 2)
     other = sqlite3.connect(path)

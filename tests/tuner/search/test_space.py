@@ -9,9 +9,9 @@ import pytest
 
 from profiler.engine_config import EngineConfig
 from profiler.errors import KnobError
-from tuner.schema import Axis
 from tuner.search.settings import repair, resolve
 from tuner.search.space import distributions, representable
+from tuner.space_section import Axis
 
 RESOLVED = EngineConfig(
     max_num_batched_tokens=2048,
@@ -85,7 +85,7 @@ def test_only_what_lies_inside_is_representable() -> None:
         "max_num_seqs": Axis(low=8, high=256, step=8),
         "long_prefill_token_threshold": Axis(choices=[0, 512]),
     }
-    params, known = representable(space, RESOLVED)
+    params, known = representable(space, RESOLVED.settings())
     assert params == {"max_num_seqs": 128, "long_prefill_token_threshold": 0}
     assert set(known) == set(params)
 
