@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from profiler.engines.base import EngineSpec, Progress, Requests
-from profiler.engines.rehearsal import REHEARSAL
 from profiler.engines.rehearsal.late_file import LateReader, late_file
-from profiler.engines.rehearsal.spec import MODEL_KEY, find_model, rehearsed_spec
+from profiler.engines.rehearsal.spec import rehearsed_facts, rehearsed_spec
 from profiler.engines.vllm.driver import VllmEngine
 from profiler.outcomes import TokenTimes
 
@@ -25,12 +24,10 @@ class RehearsalEngine(VllmEngine):
 
     def __init__(self, spec: EngineSpec) -> None:
         vllm = rehearsed_spec(spec)
-        _, facts = find_model(vllm.engine_args["additional_config"][MODEL_KEY])
         super().__init__(vllm)
         self._late = LateReader(late_file(self.steps_file))
         self._late.take()  # the warm-up's
-        device = facts.get("device", "an unnamed device")
-        self.facts = replace(self.facts, engine=REHEARSAL, device=f"rehearsed: {device}")
+        self.facts = rehearsed_facts(self.facts, vllm)
 
     def replay(
         self,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from profiler.engine_config import EngineConfig
-from profiler.engines.base import EngineSpec, kv_blocks_at
+from profiler.engines.base import EngineFacts, EngineSpec, kv_blocks_at
+from profiler.engines.rehearsal import REHEARSAL
 from profiler.engines.vllm.spec import REHEARSAL_WORKER
 from profiler.errors import KnobError
 
@@ -81,6 +82,13 @@ def rehearsed_spec(spec: EngineSpec) -> EngineSpec:
         engine_args={**arguments, **own},
         environment={**spec.environment, "NUMBA_DISABLE_JIT": "1"},
     )
+
+
+def rehearsed_facts(facts: EngineFacts, vllm: EngineSpec) -> EngineFacts:
+    """What the vLLM that `rehearsed_spec` gave says of itself, said of the rehearsal."""
+    _, of_model = find_model(vllm.engine_args["additional_config"][MODEL_KEY])
+    device = of_model.get("device", "an unnamed device")
+    return replace(facts, engine=REHEARSAL, device=f"rehearsed: {device}")
 
 
 def find_model(named: str) -> tuple[Path, dict[str, Any]]:

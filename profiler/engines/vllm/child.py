@@ -72,6 +72,11 @@ class Child:
         message: Message = json.loads(line)
         return message
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the server process itself still runs."""
+        return self._process.poll() is None
+
     def end(self, *, grace_s: float) -> list[int]:
         """Ask the child to stop, wait `grace_s`, kill what is left; return what would not die."""
         if grace_s > 0:

@@ -16,11 +16,10 @@ from typing import Any
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
 from profiler.engines.vllm.session import end_with_parent
+from profiler.engines.vllm.spec import BUDGET_ARGUMENT
 
 STEPS_VARIABLE = "STALLFREE_STEPS"
 """environment variable: path of the step file"""
-BUDGET_ARGUMENT = "stallfree_step_budget"
-"""key in SamplingParams.extra_args: most tokens per step from this request on; profiling only"""
 
 
 class RecordingScheduler(AsyncScheduler):  # type: ignore[misc]  # vllm ships no types

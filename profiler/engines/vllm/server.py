@@ -3,9 +3,10 @@
 Holds one `AsyncLLM` with vLLM's default multi-process engine, and sends it requests open loop
 from the same process, so that no HTTP stands between the clock and the engine.
 
-Commands, JSON lines on standard input: `start` (engine_args, device), then any number of `replay`
-(requests: an .npz to read, times: an .npz to write, step_budget, seed), then `stop`. Replies, JSON
-lines on REPLY_FD: `ready` (facts), `progress`, `done`, `refused` or `died` (message).
+Commands, JSON lines on standard input: `start` (engine_args, device, cores to stay on), then any
+number of `replay` (requests: an .npz to read, times: an .npz to write, step_budget, seed), then
+`stop`. Replies, JSON lines on REPLY_FD: `ready` (facts), `progress`, `done`, `refused` or `died`
+(message).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from queue import SimpleQueue
 from typing import Any
 
@@ -26,10 +27,12 @@ import numpy as np
 from profiler.engines.base import Requests
 from profiler.engines.openloop import OpenLoop, Stream, run_with_heartbeat
 from profiler.engines.prompts import make_prompt
-from profiler.engines.vllm.session import end_with_parent, kill_session
-from profiler.engines.vllm.spec import REHEARSAL_WORKER
+from profiler.engines.vllm.session import end_with_parent, read_commands
+from profiler.engines.vllm.spec import BUDGET_ARGUMENT, REHEARSAL_WORKER
 
 Message = dict[str, Any]
+Reply = Callable[[Message], None]
+Serve = Callable[[Any, Message, SimpleQueue[Message], Reply], Coroutine[Any, Any, None]]
 _START_METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
 _SCHEDULER = "profiler.engines.vllm.recorder.RecordingScheduler"
 _WORKER = "profiler.engines.vllm.worker.PinnedWorker"
@@ -37,7 +40,15 @@ _WARM_UP_TOKENS = 4096
 """longest prompt chunk that is warmed up"""
 
 
-def main() -> None:
+def main(serve: Serve, run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run) -> None:
+    """Start vLLM as the parent's first command says, then `serve` it, run by `run`.
+
+    Parameters
+    ----------
+    serve
+        Called with the started `AsyncLLM`, the `start` command, the queue of later commands, and
+        a function that replies; replies with `death` to an error.
+    """
     reply_fd = int(sys.argv[1])
 
     def reply(message: Message) -> None:
@@ -45,33 +56,29 @@ def main() -> None:
 
     end_with_parent()
     commands: SimpleQueue[Message] = SimpleQueue()
-    threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
+    threading.Thread(target=read_commands, args=(commands,), daemon=True).start()
     start = commands.get()
+    if start.get("cores"):
+        _bind(start["cores"])
     try:
         engine = _start_engine(start["engine_args"], start["device"])
     except Exception as error:  # reported to the parent, which decides
         traceback.print_exc()
         reply({"event": "refused", "message": f"{type(error).__name__}: {error}"})
         return
-    asyncio.run(_serve(engine, commands, reply))
+    run(serve(engine, start, commands, reply))
 
 
-def _read_commands(commands: SimpleQueue[Message]) -> None:
-    """Pass commands on; end the whole session at the end of standard input.
-
-    Reads without Python's buffers, whose locks a forked engine process would inherit locked.
-    """
-    buffer = b""
-    while chunk := os.read(0, 1 << 16):
-        *lines, buffer = (buffer + chunk).split(b"\n")
-        for line in lines:
-            commands.put(json.loads(line))
-    kill_session(os.getsid(0))
+def _bind(cores: list[int]) -> None:
+    """Keep every thread of this process, and all that it starts later, on these cores."""
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), cores)
 
 
 def _start_engine(arguments: dict[str, Any], device: str) -> Any:
     """A started `AsyncLLM`, with the defaults that `vllm serve` would use."""
     from vllm import AsyncEngineArgs
+    from vllm.config import KVTransferConfig
     from vllm.platforms import current_platform
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -86,6 +93,9 @@ def _start_engine(arguments: dict[str, Any], device: str) -> Any:
     )
     if fork:
         arguments = {"worker_cls": _WORKER, **arguments}
+    if "kv_transfer_config" in arguments:
+        transfer = KVTransferConfig(**arguments["kv_transfer_config"])
+        arguments = {**arguments, "kv_transfer_config": transfer}
     settings = AsyncEngineArgs(
         **arguments, skip_tokenizer_init=True, scheduler_cls=_SCHEDULER, enable_log_requests=False
     )
@@ -100,25 +110,35 @@ def _start_engine(arguments: dict[str, Any], device: str) -> Any:
     )
 
 
-async def _serve(engine: Any, commands: SimpleQueue[Message], reply: Callable[..., None]) -> None:
+async def warmed_up(engine: Any) -> tuple[_Client, dict[str, Any]]:
+    """A client of the engine after a warm-up, and the engine's facts."""
     from vllm import __version__
     from vllm.platforms import current_platform
 
     from profiler.engines.vllm.facts import engine_facts
 
     client = _Client(engine)
+    await client.warm_up()
+    gc.collect()
+    gc.freeze()
+    return client, engine_facts(engine.vllm_config, __version__, current_platform.device_type)
+
+
+def death(group: BaseExceptionGroup[Exception]) -> Message:
+    """The reply for errors that end the server."""
+    error = group.exceptions[0]
+    return {"event": "died", "message": f"{type(error).__name__}: {error}"}
+
+
+async def _serve(engine: Any, start: Message, commands: SimpleQueue[Message], reply: Reply) -> None:
     try:
-        await client.warm_up()
-        gc.collect()
-        gc.freeze()
-        facts = engine_facts(engine.vllm_config, __version__, current_platform.device_type)
+        client, facts = await warmed_up(engine)
         reply({"event": "ready", "facts": facts})
         while (command := await asyncio.to_thread(commands.get))["command"] == "replay":
             await client.replay(command, reply)
         engine.shutdown()
     except* Exception as group:
-        error = group.exceptions[0]
-        reply({"event": "died", "message": f"{type(error).__name__}: {error}"})
+        reply(death(group))
 
 
 class _Client:
@@ -146,7 +166,7 @@ class _Client:
             if loop.first_failure:
                 raise RuntimeError(f"warm-up failed: {loop.first_failure}")
 
-    async def replay(self, command: Message, reply: Callable[..., None]) -> None:
+    async def replay(self, command: Message, reply: Reply) -> None:
         """Send the requests of `command`, and write when each token came."""
         with np.load(command["requests"], allow_pickle=False) as file:
             arrays = dict(file)
@@ -175,8 +195,6 @@ class _Client:
         from vllm import SamplingParams
         from vllm.inputs.engine import tokens_input
         from vllm.sampling_params import RequestOutputKind
-
-        from profiler.engines.vllm.recorder import BUDGET_ARGUMENT
 
         self._num_replays += 1
         replay = self._num_replays
@@ -207,4 +225,4 @@ class _Client:
 
 
 if __name__ == "__main__":
-    main()
+    main(_serve)

@@ -8,10 +8,13 @@ nothing is lost.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import threading
 import time
+from queue import SimpleQueue
+from typing import Any
 
 import psutil
 
@@ -61,6 +64,19 @@ def end_with_parent() -> None:
         kill_session(os.getsid(0))
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+def read_commands(commands: SimpleQueue[dict[str, Any]]) -> None:
+    """Pass commands on; end the whole session at the end of standard input.
+
+    Reads without Python's buffers, whose locks a forked engine process would inherit locked.
+    """
+    buffer = b""
+    while chunk := os.read(0, 1 << 16):
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        for line in lines:
+            commands.put(json.loads(line))
+    kill_session(os.getsid(0))
 
 
 def _others(session: int, *, with_trackers: bool) -> list[psutil.Process]:

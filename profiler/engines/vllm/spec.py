@@ -13,6 +13,8 @@ from profiler.model_spec import read_model_spec
 
 _OWN_ARGUMENTS = ("skip_tokenizer_init", "scheduler_cls", "enable_log_requests")
 REHEARSAL_WORKER = "profiler.engines.rehearsal.worker.RehearsalWorker"
+BUDGET_ARGUMENT = "stallfree_step_budget"
+"""key in SamplingParams.extra_args: most tokens per step from this request on; profiling only"""
 _CPU_MEMORY = "VLLM_CPU_KVCACHE_SPACE"
 
 
