@@ -1,19 +1,25 @@
-"""Settings of one-core engines and of their KV connector; the file it records transfers in."""
+"""One-core engines and their KV connector: settings, and the file of transfers."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from profiler.engines import one_core
 from profiler.engines.base import EngineSpec
-from profiler.engines.one_core import DECODE, nixl_spec, one_core_spec
+from profiler.engines.deployment import one_core
+from profiler.engines.deployment.one_core import one_core_pair, one_core_replicas, one_core_spec
 from profiler.engines.transfer_file import LOAD, WIRE, TransferFile
-from profiler.errors import MissingExtraError
+from profiler.errors import KnobError, MissingExtraError
 
 SPEC = EngineSpec("vllm", "model", engine_args={"enforce_eager": False}, environment={"A": "b"})
+
+
+@pytest.fixture
+def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 5})
 
 
 def test_a_one_core_engine_computes_in_one_thread() -> None:
@@ -25,20 +31,36 @@ def test_a_one_core_engine_computes_in_one_thread() -> None:
     assert one_core_spec(made).environment == made.environment
 
 
+@pytest.mark.usefixtures("four_cores")
+def test_cores_are_not_shared() -> None:
+    made = one_core_replicas(SPEC, [1, 5])
+    made.check()
+    assert [server.cores for server in made.servers.values()] == [(1,), (5,)]
+    for cores in ([1, 1], [3]):
+        with pytest.raises(KnobError, match=r"a core of its own out of \[0, 1, 2, 5\]"):
+            one_core_replicas(SPEC, cores)
+
+
+@pytest.mark.usefixtures("four_cores")
 def test_a_missing_nixl_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_core, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"install stallfree\[nixl\]"):
-        nixl_spec(SPEC, DECODE, 5600, Path("transfers"))
+        one_core_pair(SPEC, (0, 1), Path("transfers"))
 
 
-def test_the_connector_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_core, "find_spec", lambda name: object())
-    made = nixl_spec(SPEC, DECODE, 5600, Path("transfers"))
-    transfer = made.engine_args["kv_transfer_config"]
-    assert transfer["kv_connector_module_path"] == "profiler.engines.vllm.cpu_nixl"
-    assert transfer["kv_role"] == "kv_consumer"
-    assert made.environment["VLLM_NIXL_SIDE_CHANNEL_PORT"] == "5600"
-    assert made.environment["STALLFREE_TRANSFERS"] == "transfers"
+@pytest.mark.usefixtures("four_cores")
+def test_a_pair_moves_kv_by_our_connector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_core, "find_spec", lambda name: None if name == "torch" else object())
+    made = one_core_pair(SPEC, (0, 2), Path("transfers"))
+    made.check()
+    prefill, decode = made.servers.values()
+    assert (prefill.cores, decode.cores) == ((0,), (2,))
+    roles = [s.engine.engine_args["kv_transfer_config"]["kv_role"] for s in (prefill, decode)]
+    assert roles == ["kv_producer", "kv_consumer"]
+    ports = {s.engine.environment["VLLM_NIXL_SIDE_CHANNEL_PORT"] for s in (prefill, decode)}
+    assert len(ports) == 2
+    assert decode.engine.environment["STALLFREE_TRANSFERS"] == "transfers"
+    assert "STALLFREE_TRANSFERS" not in prefill.engine.environment
 
 
 def test_transfers_are_read_as_they_come(tmp_path: Path) -> None:
