@@ -6,6 +6,7 @@ StallfreeError                  a fault; the command line prints one line and ex
 │   ├── StudyError              study file
 │   ├── KnobError               an engine setting
 │   ├── ModelFolderError        a model folder or its config.json
+│   ├── LinkError               a KV link is unknown or unreadable, or two engines cannot share KV
 │   └── SiliconError            the published GPU data does not hold what was asked for
 │       └── DoesNotFitError     weights or one request are larger than the GPU's memory
 ├── EngineError                 a real engine did not do its part
@@ -49,6 +50,10 @@ class KnobError(InputError):
 
 class ModelFolderError(InputError):
     """A model folder, or the `config.json` in it, cannot be used."""
+
+
+class LinkError(InputError):
+    """A KV link is unknown or cannot be read, or two engines cannot exchange KV over it."""
 
 
 class SiliconError(InputError):

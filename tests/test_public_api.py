@@ -15,6 +15,9 @@ SIGNATURES = {
         "(spec, config, *, nodes, num_shapes, progress)"
     ),
     "profiler.engines.start_engine": "(spec)",
+    "profiler.kv_link.measure.measure_link": "(plan, *, progress)",
+    "profiler.kv_transfer.kv_shape_of": "(model_shape)",
+    "profiler.kv_transfer.transfer_bytes_per_token": "(kv, *, prefill_tp, decode_tp)",
     "profiler.latency.calibrate.calibrate": "(model, samples, *, seed)",
     "profiler.latency.base.load_latency_model": "(name_or_path)",
     "profiler.latency.fit.fit_step_time": "(samples, *, seed)",
@@ -39,6 +42,9 @@ SIGNATURES = {
     "tuner.search.optimize.search": "(problem, database, options, progress)",
     "tuner.search.tune.tune": "(study, folder, options, ui)",
     "tuner.simulator.is_compiled": "(speculative)",
+    "tuner.simulator.links.link_named": (
+        "(name, *, latency_s, bytes_per_s, overlap_layers, folder)"
+    ),
     "tuner.simulator.prepare": "(speculative)",
     "tuner.simulator.simulate": (
         "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, timeline, "

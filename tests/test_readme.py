@@ -13,6 +13,7 @@ import typer.main
 from profiler.knobs import KNOBS
 from profiler.versions import CHECKED, DIFFERENCES
 from tuner.cli.app import app
+from tuner.simulator.links import links_table
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -56,7 +57,12 @@ def versions_table() -> str:
     return "\n".join(rows)
 
 
-PARTS = {"commands": commands_table, "knobs": knobs_table, "versions": versions_table}
+PARTS = {
+    "commands": commands_table,
+    "knobs": knobs_table,
+    "links": links_table,
+    "versions": versions_table,
+}
 
 
 def generated(name: str) -> str:

@@ -15,6 +15,7 @@ from tuner.cli.difftest import difftest
 from tuner.cli.export import export
 from tuner.cli.fidelity import fidelity
 from tuner.cli.knobs import knobs
+from tuner.cli.links import links
 from tuner.cli.profile import profile
 from tuner.cli.show import show
 from tuner.cli.simulate import simulate
@@ -56,6 +57,7 @@ for command in (
     show,
     export,
     knobs,
+    links,
     dashboard,
     difftest,
     fidelity,

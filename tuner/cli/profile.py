@@ -1,4 +1,5 @@
-"""`stallfree profile`: a step-latency model, measured on an engine or predicted for a GPU."""
+"""`stallfree profile`: a step-latency model, measured on an engine or predicted for a GPU; or the
+link between prefill and decode engines, measured."""
 
 from __future__ import annotations
 
@@ -14,14 +15,18 @@ _GPU = "Without a GPU (--silicon)"
 
 def profile(
     study: Annotated[
-        Path | None, typer.Argument(help="Study file (YAML); none with --silicon.")
+        Path | None, typer.Argument(help="Study file (YAML); none with --silicon or --kv-link.")
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="Longest time to measure, for example 90s or 5m.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder; default: profile in the study's run folder."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder (with --kv-link a file); default: profile in the study's run folder.",
+        ),
     ] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Recorded traffic to use instead of the study's.")
@@ -29,6 +34,13 @@ def profile(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the sampled batches.")] = None,
     unchecked_engine: UncheckedOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    kv_link: Annotated[
+        bool,
+        typer.Option(
+            "--kv-link",
+            help="Measure instead how fast KV moves between two processes of this machine (NIXL).",
+        ),
+    ] = False,
     silicon: Annotated[
         bool,
         typer.Option(
@@ -98,15 +110,26 @@ def profile(
     how far the tables are from their source. Example:
 
     stallfree profile --silicon --model meta-llama/Meta-Llama-3.1-70B --system h200_sxm --tp 4
+
+    With --kv-link: real transfers of several sizes, made as vLLM's NIXL connector makes them, and
+    fitted to latency + bytes / bandwidth; the file can be named wherever a link is (see
+    `stallfree links`). UCX_ variables of the environment choose the transport, for example
+    UCX_TLS=tcp,self.
     """
     from profiler.errors import StudyError
     from tuner.cli.console import RichUi, print_json, run_folder, stdout
     from tuner.cli.durations import seconds
     from tuner.cli.heldout import print_profile
+    from tuner.cli.link_profile import profile_link
     from tuner.cli.predict import SiliconRequest, predict_from_options
     from tuner.search.tune import measure, save_profile
     from tuner.study import build_trace, load_study, overridden
 
+    if kv_link:
+        if silicon or study is not None:
+            raise StudyError("--kv-link measures the link alone; leave the study and --silicon out")
+        profile_link(out, json)
+        return
     if silicon and study is None:
         request = SiliconRequest(
             model=model,
@@ -133,7 +156,7 @@ def profile(
         place = out if out is not None else run_folder(None, checked.name).profile
         measured = measure(checked, build_trace(checked), RichUi())
     else:
-        raise StudyError("give either a study or --silicon with --model and --system")
+        raise StudyError("give a study, --silicon with --model and --system, or --kv-link")
     save_profile(measured, place)
     if json:
         report = measured.report.to_dict()

@@ -135,7 +135,7 @@ def run_batch(
         record_step(state)
     process_images(state.vision, state, limits)
     if transfers is not None:
-        note_step(transfers, state)
+        note_step(transfers, state, start, end)
     one_by_one = limits.may_starve or limits.images or defers_frees(transfers)
     if one_by_one:
         exclude_returning(state)

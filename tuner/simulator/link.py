@@ -15,8 +15,44 @@ from tuner.simulator.transfer_arrays import (
     KV_HEAD,
     LINK_AT,
     LOADING,
+    Rules,
     Transfers,
 )
+
+
+@inner
+def bytes_after_prefill(rules: Rules, size_bytes: float, early_s: float) -> float:
+    """What is left of a load when its prefill ends, where finished layers leave before.
+
+    A prefill that ends at E makes its KV in parts, one per layer of each chunk; part i, of b_i
+    bytes, is there at r_i. A link of W bytes a second that serves one part after the other is done
+    at max over i of (r_i + (b_i + ... + b_n) / W): i is where it last had nothing to do. So at E
+
+        left = max over i of (b_i + ... + b_n - W (E - r_i)).
+
+    Layers of a chunk take equally long, and later chunks make KV no faster than earlier ones, since
+    their context is longer. Then r_i is convex in the bytes before it, and the maximum is at one of
+    the ends: all bytes less what the link moves from r_1 to E, or the last part. The last part is
+    taken as large as that of a prompt in one chunk:
+
+        left = max(bytes / layers, bytes - W (E - r_1)).
+
+    Splitwise (Patel et al., ISCA 2024, section IV-C) and Mooncake (Qin et al., FAST 2025,
+    layer-wise prefill) move KV so; vLLM 0.32's NIXL and Mooncake connectors do not (`save_kv_layer`
+    does nothing there). Left out: loads of others that use the link meanwhile, blocks that the
+    decode engine must hold for it, that KV which that engine has already need not leave, and
+    preemption of the prefill.
+
+    Parameters
+    ----------
+    size_bytes
+        Of the load.
+    early_s
+        E - r_1, seconds.
+    """
+    if rules.overlap_layers <= 1:
+        return size_bytes
+    return max(size_bytes / rules.overlap_layers, size_bytes - rules.bytes_per_s * early_s)
 
 
 @inner

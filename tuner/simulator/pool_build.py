@@ -55,6 +55,10 @@ class Link:
     bytes_per_s: float
     shared: bool = True
     """concurrent loads of a decode replica share the bandwidth equally; else each has all of it"""
+    overlap_layers: int = 1
+    """layer-wise transfer: layers of the model, whose KV leaves one by one while the prompt is
+    computed (`link.bytes_after_prefill`); 1: everything leaves after the prefill, as with vLLM's
+    connectors"""
 
 
 class PoolPlan(NamedTuple):
@@ -102,6 +106,11 @@ def build_plan(plan: PoolPlan, identities: bool) -> BuiltPlan:
     if not plan.link.latency_s > 0.0:
         raise SimulationError(
             f"the latency of a link must be above 0 s, got {plan.link.latency_s}; give its real one"
+        )
+    if plan.link.overlap_layers < 1:
+        raise SimulationError(
+            f"overlap_layers of a link must be at least 1, got {plan.link.overlap_layers}; give "
+            "the model's number of layers, or 1 for no overlap"
         )
     first = dataclasses.replace(trace, output_tokens=np.ones_like(trace.output_tokens))
     accepted = admissible(first, prefill.config, prefill.num_kv_blocks)
@@ -157,7 +166,10 @@ def build_replicas(built: BuiltPlan) -> tuple[list[Replica], list[Replica]]:
         columns = built.prefill_columns.take(spare)
         columns.requests.visible_s[mine.size :] = np.inf
         data = pool_data(built, plan.prefill, i)
-        rules = data.rules._replace(lookahead_s=float(built.hop_s + plan.link.latency_s))
+        rules = data.rules._replace(
+            lookahead_s=float(built.hop_s + plan.link.latency_s),
+            overlap_layers=int(plan.link.overlap_layers),
+        )
         replica = Replica(columns, built.prefill_limits, data._replace(rules=rules))
         replica.requests = mine.tolist()
         prefill.append(replica)
@@ -168,6 +180,7 @@ def build_replicas(built: BuiltPlan) -> tuple[list[Replica], list[Replica]]:
             latency_s=float(plan.link.latency_s),  # a whole number would be compiled for anew
             bytes_per_s=float(plan.link.bytes_per_s),
             block_bytes=float(plan.kv_bytes_per_token * built.decode_limits.block_size),
+            overlap_layers=int(plan.link.overlap_layers),
         )
         columns = built.decode_columns.take(np.arange(k))
         decode.append(Replica(columns, built.decode_limits, data._replace(rules=rules)))

@@ -77,8 +77,8 @@ def simulate_pools(  # noqa: PLR0913  (keyword-only options)
     link
         Between any prefill and any decode replica.
     kv_bytes_per_token
-        Keys and values of one token over all layers, bytes (`ModelSpec.kv_bytes_per_token`).
-        Whole blocks of the decode replica are moved.
+        What the link moves per prompt token, bytes (`kv_transfer.transfer_bytes_per_token`). Whole
+        blocks of the decode replica are moved.
     itl_limit_s
         (C,) ITL limit of each class, seconds, for `Outcomes.num_slow_gaps`; NaN for none.
     seed
@@ -176,6 +176,9 @@ class PoolRun:
             ended_s, request = heappop(self.ended)
             to = self.decode[self.num_given % len(self.decode)]
             to.receive(request, self.built.decode_columns, ended_s + self.hop_s)
+            place = self.places[request]
+            first_s = self.prefill[place.replica].transfers.moves.first_kv_s[place.slot]
+            to.transfers.moves.early_s[len(to.requests) - 1] = ended_s - first_s
             self.num_given += 1
 
     def _run_decode(self, i: int) -> bool:

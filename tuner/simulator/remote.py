@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from profiler.compiled import inner
 from tuner.simulator.blocks import can_admit, free_blocks
-from tuner.simulator.link import time_load
+from tuner.simulator.link import bytes_after_prefill, time_load
 from tuner.simulator.lists import append, append_partial, append_running
 from tuner.simulator.scheduler import (
     chunk_size,
@@ -169,7 +169,10 @@ def start_load(transfers: Transfers, state: State, limits: Limits, r: int) -> bo
     enter_kv_queue(transfers, state, limits, r)
     transfers.started[transfers.counts[NUM_STARTED]] = r
     transfers.counts[NUM_STARTED] += 1
-    time_load(transfers, r, blocks * transfers.rules.block_bytes, moves.start_s[r])
+    size = bytes_after_prefill(
+        transfers.rules, blocks * transfers.rules.block_bytes, moves.early_s[r]
+    )
+    time_load(transfers, r, size, moves.start_s[r])
     transfers.times[NEXT_END] = min(transfers.times[NEXT_END], moves.end_s[r])
     return True
 

@@ -44,7 +44,7 @@ NUM_TRANSFER_TIMES = 3
 
 
 class Moves(NamedTuple):
-    """Per request; the first four are inputs."""
+    """Per request; the first four and `early_s` are inputs."""
 
     stage: IntArray
     """(N,) see the stages above; REMOTE at first where the prompt's KV is on another engine"""
@@ -57,6 +57,11 @@ class Moves(NamedTuple):
     the end"""
     hit_tokens: IntArray
     """(N,) tokens found in the own prefix cache when the load started"""
+    early_s: FloatArray
+    """(N,) how long before the end of its prefill KV of it could leave already; an input, 0 where
+    nothing leaves before (`Rules.overlap_layers` is 1)"""
+    first_kv_s: FloatArray
+    """(N,) on the prefill side: when the first layer of its first chunk was computed; NaN before"""
     left_bytes: FloatArray
     """(N,) LOADING: bytes that the link has not moved at LINK_AT"""
     start_s: FloatArray
@@ -101,5 +106,7 @@ class Rules(NamedTuple):
     """from the last byte to the report"""
     bytes_per_s: float
     block_bytes: float
+    overlap_layers: int
+    """layers whose KV leaves one by one while the prompt is computed; 1: all after it"""
     lookahead_s: float
     """from a finish here to the earliest end of its transfer; infinite when scripted"""

@@ -60,6 +60,7 @@ def role_rules(role: str, policy: str, overlapped: bool) -> Rules:
         latency_s=0.0,
         bytes_per_s=np.inf,
         block_bytes=0.0,
+        overlap_layers=1,
         lookahead_s=np.inf,
     )
 
@@ -77,6 +78,8 @@ def build_transfers(script: Script, rules: Rules) -> Transfers:
         fails=script.fails.astype(np.int64),
         duration_s=script.duration_s.astype(np.float64),
         hit_tokens=ints(n),
+        early_s=np.zeros(n),
+        first_kv_s=np.full(n, np.nan),
         left_bytes=np.zeros(n),
         start_s=np.full(n, np.nan),
         end_s=np.full(n, np.inf),

@@ -106,14 +106,18 @@ def is_fenced(transfers: Transfers, state: State, r: int) -> bool:
 
 
 @inner
-def note_step(transfers: Transfers, state: State) -> None:
-    """The step being built runs: remember who gets a chunk, and whether a decode is left out."""
-    counts = state.tally.counts
+def note_step(transfers: Transfers, state: State, start: float, end: float) -> None:
+    """The step being built runs from `start` to `end`: remember who gets a chunk, and whether a
+    decode is left out."""
+    counts, first_kv_s = state.tally.counts, transfers.moves.first_kv_s
+    first_layer_s = start + (end - start) / transfers.rules.overlap_layers
     transfers.counts[WAS_LATE] = 1 if counts[NUM_LATE] > 0 else 0
     r = counts[PART_HEAD]
     while r != NONE:
         if state.progress.chunk[r] > 0:
             transfers.moves.fed_step[r] = counts[NUM_STEPS]
+            if np.isnan(first_kv_s[r]):
+                first_kv_s[r] = first_layer_s
         r = state.links.kind_next[r]
 
 

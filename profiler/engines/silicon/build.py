@@ -122,7 +122,9 @@ def build_silicon(
         one_chunk_when_mixed=not published.splits_attention,
         seed=0,
     )
-    facts = _facts(spec, published) | {"model_shape": asdict(shape)}
+    kv_dtype = {"fp8": 1, "bfloat16": 2}.get(spec.kv_dtype, shape.kv_dtype_bytes)
+    model_shape = asdict(shape) | {"kv_dtype_bytes": kv_dtype}
+    facts = _facts(spec, published) | {"model_shape": model_shape}
     kernel_model = _model(tables, shapes, facts)
     return Silicon(
         spec=spec,

@@ -6,6 +6,7 @@ from typing import Any
 
 from profiler.hardware import this_machine
 from profiler.knobs import KNOBS
+from profiler.model_spec import index_cache_bytes
 from profiler.versions import ABSENT
 
 _RENAMED = {
@@ -16,6 +17,9 @@ _RENAMED = {
     "speculative_method": "method",
 }
 """where a resolved setting is found when not under its own name: None falls back to these"""
+
+_WIDE_CACHE = {"float16": 2, "bfloat16": 2}
+"""bytes of an element in the formats of a KV cache that are wider than 8 bits"""
 
 
 def resolved_settings(vllm_config: Any) -> dict[str, Any]:
@@ -39,6 +43,8 @@ def _find(parts: tuple[Any, ...], name: str) -> Any:
 def engine_facts(vllm_config: Any, version: str, device: str) -> dict[str, Any]:
     """Facts of a running engine, for `profiler.engines.base.EngineFacts`."""
     model, parallel = vllm_config.model_config, vllm_config.parallel_config
+    kept_as = str(vllm_config.cache_config.cache_dtype)
+    text = model.hf_text_config.to_dict()
     return {
         "version": version,
         "device": device,
@@ -52,6 +58,9 @@ def engine_facts(vllm_config: Any, version: str, device: str) -> dict[str, Any]:
             "hidden_size": model.get_hidden_size(),
             "vocab_size": model.get_vocab_size(),
             "dtype": str(model.dtype).removeprefix("torch."),
+            "kv_dtype_bytes": {"auto": model.dtype.itemsize, **_WIDE_CACHE}.get(kept_as, 1),
+            "kv_latent_size": model.get_head_size() if model.use_mla else 0,
+            "kv_index_bytes": index_cache_bytes(text) if model.use_mla else 0,
         },
         "host": this_machine().to_dict(),
     }

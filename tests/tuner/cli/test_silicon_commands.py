@@ -67,7 +67,7 @@ def test_a_study_on_a_gpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give either a study or --silicon with --model and --system"),
+        ((), "give a study, --silicon with --model and --system, or --kv-link"),
         (("--silicon", "--system", "h200_sxm"), "--silicon needs --model"),
         (
             ("--silicon", "--model", "m", "--system", "h200_sxm", "--without", "rain"),
