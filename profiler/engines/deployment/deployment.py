@@ -20,6 +20,7 @@ from profiler.engines.deployment.client import HttpClient
 from profiler.engines.deployment.proxy_process import ProxyProcess
 from profiler.engines.deployment.server import Server
 from profiler.engines.deployment.spec import DeploymentSpec, ServerSpec
+from profiler.engines.rehearsal.transfers import Moment
 from profiler.errors import EngineDiedError, EngineError
 from profiler.outcomes import LateSteps, TokenTimes
 from profiler.steps import StepSamples, concatenate
@@ -36,6 +37,21 @@ class Routes:
     """(N,) the aggregated or decode server; NaN when no answer began"""
     prefill: FloatArray
     """(N,) the prefill server; NaN for none"""
+
+
+@dataclass(frozen=True)
+class Handovers:
+    """When the KV of each of N requests moved between rehearsed servers: seconds from the start of
+    the replay, NaN for never."""
+
+    held_s: FloatArray
+    """(N,) its prefill server made its token"""
+    started_s: FloatArray
+    """(N,) its decode server started to load"""
+    loaded_s: FloatArray
+    """(N,) the load was over"""
+    released_s: FloatArray
+    """(N,) its prefill server had its blocks back"""
 
 
 class Deployment:
@@ -55,6 +71,8 @@ class Deployment:
     facts: EngineFacts
     """of the first server, but for the engine's name and the device"""
     routes: Routes
+    """of the last replay"""
+    handovers: Handovers
     """of the last replay"""
 
     def __init__(self, spec: DeploymentSpec) -> None:
@@ -114,6 +132,7 @@ class Deployment:
         if loop.first_failure:
             _LOGGER.warning("requests failed; the first: %s", loop.first_failure)
         times = loop.token_times(requests.prompt_tokens)
+        self.handovers = self._take_handovers(times)
         return replace(times, late_steps=self._take_late())
 
     def take_steps(self) -> StepSamples:
@@ -187,6 +206,15 @@ class Deployment:
             kind = name.split()[0]
             kinds[kind] = kinds.get(kind, 0) + 1
         return [f"{count} {kind}" for kind, count in kinds.items()]
+
+    def _take_handovers(self, times: TokenTimes) -> Handovers:
+        """What the servers recorded of the last replay."""
+        at_s = np.full((len(Moment), times.intended_s.size), np.nan)
+        for server in self.servers.values():
+            records = server.take_moments()
+            _, request, moment, time_s = records[records[:, 0] == self._num_replays].T
+            at_s[moment.astype(int), request.astype(int)] = time_s - times.origin_s
+        return Handovers(*at_s)
 
     def _take_late(self) -> LateSteps | None:
         """Of all servers together; None when they compute."""

@@ -6,9 +6,11 @@ import time
 from http.client import HTTPConnection, HTTPException
 
 from profiler.engines.deployment.spec import ServerSpec
+from profiler.engines.record_file import FloatArray
 from profiler.engines.rehearsal import REHEARSAL
 from profiler.engines.rehearsal.late_file import LateReader, late_file
 from profiler.engines.rehearsal.spec import rehearsed_facts, rehearsed_spec
+from profiler.engines.rehearsal.transfers import transfer_reader
 from profiler.engines.vllm.child import Message
 from profiler.engines.vllm.process import VllmProcess
 from profiler.errors import EngineStartError
@@ -35,6 +37,7 @@ class Server(VllmProcess):
         if rehearsed:
             self.facts = rehearsed_facts(self.facts, engine)
         self.take_late()  # the warm-up's
+        self._moments = transfer_reader(self.steps_file)
 
     @property
     def is_alive(self) -> bool:
@@ -44,6 +47,10 @@ class Server(VllmProcess):
     def take_late(self) -> LateSteps | None:
         """How late its steps were since the last call; None for one that computes."""
         return None if self._late is None else self._late.take()
+
+    def take_moments(self) -> FloatArray:
+        """Records of `transfer_reader` since the last call; none of a server that computes."""
+        return self._moments.take()
 
     def _note_ready(self, message: Message) -> None:
         """The engine is ready; wait until HTTP is."""

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from vllm.v1.kv_cache_interface import FullAttentionSpec
-from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, AsyncModelRunnerOutput, ModelRunnerOutput
+from vllm.v1.outputs import AsyncModelRunnerOutput, ModelRunnerOutput
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
+from profiler.engines.record_file import RecordWriter
 from profiler.engines.rehearsal.batch import Batches, ScheduledStep
-from profiler.engines.rehearsal.late_file import LateWriter, late_file
+from profiler.engines.rehearsal.late_file import late_file
+from profiler.engines.rehearsal.moves import WorkerMoves
 from profiler.engines.rehearsal.pace import Pace
 from profiler.engines.rehearsal.spec import MODEL_KEY
 from profiler.engines.vllm.recorder import STEPS_VARIABLE
@@ -37,8 +39,8 @@ class RehearsalWorker(WorkerBase):  # type: ignore[misc]  # vllm ships no types
         self._jitter: list[float] = jitter.tolist()
         self._num_steps = 0
         self._overlapped = bool(self.scheduler_config.async_scheduling)
-        self._batches, self._pace = Batches(), Pace()
-        self._late = LateWriter(late_file(Path(os.environ[STEPS_VARIABLE])))
+        self._batches, self.pace = Batches(), Pace()
+        self.late = RecordWriter(late_file(Path(os.environ[STEPS_VARIABLE])))
         self._step: _Step | None = None
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
@@ -69,7 +71,11 @@ class RehearsalWorker(WorkerBase):  # type: ignore[misc]  # vllm ships no types
         return int(self.cache_config.num_gpu_blocks_override * page)
 
     def initialize_from_config(self, kv_cache_config: Any) -> None:
-        """There is no cache."""
+        """There is no cache; KV transfers take their time all the same."""
+        self.moves = WorkerMoves(self.vllm_config, kv_cache_config)
+
+    def get_kv_connector_handshake_metadata(self) -> None:
+        """There is nothing to shake hands about."""
 
     def compile_or_warm_up_model(self) -> CompilationTimes:
         """There is nothing to compile."""
@@ -82,14 +88,15 @@ class RehearsalWorker(WorkerBase):  # type: ignore[misc]  # vllm ships no types
     def execute_model(self, scheduler_output: Any) -> ModelRunnerOutput | None:
         """Start a step; vLLM then asks `sample_tokens` for its tokens."""
         scheduled = self._batches.take(scheduler_output)
+        self.moves.begin(scheduler_output)
         if scheduled is None:
-            self._pace.idle()
-            return EMPTY_MODEL_RUNNER_OUTPUT
+            self.pace.idle()
+            return ModelRunnerOutput.with_kv_conn_output_only(self.moves.end())
         interval_s = self._jitter[self._num_steps % _NUM_JITTER] * step_interval(
             self._params, scheduled.batch, scheduled.num_running, self._overlapped
         )
         self._num_steps += 1
-        self._step = _Step(scheduled, self._pace, interval_s, self._late)
+        self._step = _Step(self, scheduled, interval_s)
         return None
 
     def sample_tokens(self, grammar_output: Any) -> AsyncModelRunnerOutput:
@@ -102,11 +109,11 @@ class _Step(AsyncModelRunnerOutput):  # type: ignore[misc]
     """One step in flight."""
 
     def __init__(
-        self, scheduled: ScheduledStep, pace: Pace, interval_s: float, late: LateWriter
+        self, worker: RehearsalWorker, scheduled: ScheduledStep, interval_s: float
     ) -> None:
-        self._scheduled, self._pace, self._late = scheduled, pace, late
+        self._worker, self._scheduled = worker, scheduled
         self._interval_s = interval_s
-        self._end_s = pace.begin(interval_s)
+        self._end_s = worker.pace.begin(interval_s)
 
     def get_output(self) -> ModelRunnerOutput:
         """Wait for the end of the step."""
@@ -116,6 +123,8 @@ class _Step(AsyncModelRunnerOutput):  # type: ignore[misc]
             req_id_to_index={request_id: i for i, request_id in enumerate(ids)},
             sampled_token_ids=[[_TOKEN] if gives else [] for gives in self._scheduled.gives_token],
         )
-        late_s = self._pace.finish(self._end_s, self._interval_s)
-        self._late.write(self._interval_s, late_s)
+        worker = self._worker
+        late_s = worker.pace.finish(self._end_s, self._interval_s)
+        worker.late.write(self._interval_s, late_s)
+        output.kv_connector_output = worker.moves.end()
         return output

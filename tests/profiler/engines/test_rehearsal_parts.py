@@ -15,8 +15,9 @@ import pytest
 from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
 from profiler.engines.base import EngineSpec
+from profiler.engines.record_file import RecordWriter
 from profiler.engines.rehearsal.batch import Batches, ScheduledStep
-from profiler.engines.rehearsal.late_file import LateReader, LateWriter
+from profiler.engines.rehearsal.late_file import LateReader
 from profiler.engines.rehearsal.pace import Pace
 from profiler.engines.rehearsal.spec import MODEL_KEY, rehearsed_spec
 from profiler.engines.step_file import HEADER, StepRecords, step_samples
@@ -98,7 +99,7 @@ def test_lateness_is_summed_up_per_replay(tmp_path: Path) -> None:
     path = tmp_path / "late.f64"
     reader = LateReader(path)
     assert reader.take() == LateSteps(0, 0, 0.0, 0.0)
-    writer = LateWriter(path)
+    writer = RecordWriter(path)
     for interval_s, late_s in ((0.010, 0.0), (0.020, 0.005), (0.010, 0.003)):
         writer.write(interval_s, late_s)
     seen = reader.take()
