@@ -11,7 +11,6 @@ from pathlib import Path
 
 from profiler.engines.base import EngineSpec
 from profiler.engines.deployment.spec import DeploymentSpec, ServerSpec
-from profiler.engines.transfer_file import TRANSFERS_VARIABLE
 from profiler.errors import KnobError, MissingExtraError
 
 _LOOPBACK = "127.0.0.1"
@@ -30,9 +29,9 @@ def one_core_replicas(spec: EngineSpec, cores: Sequence[int]) -> DeploymentSpec:
     return DeploymentSpec(aggregated=tuple(ServerSpec(engine, (core,)) for core in cores))
 
 
-def one_core_pair(spec: EngineSpec, cores: tuple[int, int], transfers: Path) -> DeploymentSpec:
+def one_core_pair(spec: EngineSpec, cores: tuple[int, int]) -> DeploymentSpec:
     """A prefill and a decode server of `spec`, on the first and the second of `cores`, that move
-    KV over NIXL; the decode server records its transfers in `transfers` (`transfer_file`).
+    KV over NIXL and record what moved when.
 
     Raises
     ------
@@ -47,9 +46,7 @@ def one_core_pair(spec: EngineSpec, cores: tuple[int, int], transfers: Path) -> 
             "NIXL, which moves KV between engines, is not installed; install stallfree[nixl]"
         )
     engine = one_core_spec(spec)
-    prefill = nixl_spec(engine, "kv_producer")
-    decode = nixl_spec(engine, "kv_consumer")
-    decode.environment[TRANSFERS_VARIABLE] = str(transfers)
+    prefill, decode = (nixl_spec(engine, role) for role in ("kv_producer", "kv_consumer"))
     return DeploymentSpec(
         prefill=(ServerSpec(prefill, cores[:1]),), decode=(ServerSpec(decode, cores[1:]),)
     )

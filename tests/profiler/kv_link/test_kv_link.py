@@ -114,10 +114,10 @@ def test_the_progress_thread_rests() -> None:
     pytest.importorskip("nixl_cu12", reason="NIXL is not installed: stallfree[nixl]")
     from nixl_cu12 import _bindings
 
-    from profiler.kv_link.endpoint import resting_progress_thread
+    from profiler.engines.progress_thread import resting_progress_thread
 
     plain = _bindings.nixlAgentConfig
-    with resting_progress_thread():
+    with resting_progress_thread(nixl._api.nixl_agent):
         config = _bindings.nixlAgentConfig()
         config.pthrDelay = 0
         config.lthrDelay = 7

@@ -1,17 +1,14 @@
-"""One-core engines and their KV connector: settings, and the file of transfers."""
+"""One-core engines and their KV connector: settings."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from profiler.engines.base import EngineSpec
 from profiler.engines.deployment import one_core
 from profiler.engines.deployment.one_core import one_core_pair, one_core_replicas, one_core_spec
-from profiler.engines.transfer_file import LOAD, WIRE, TransferFile
 from profiler.errors import KnobError, MissingExtraError
 
 SPEC = EngineSpec("vllm", "model", engine_args={"enforce_eager": False}, environment={"A": "b"})
@@ -45,13 +42,13 @@ def test_cores_are_not_shared() -> None:
 def test_a_missing_nixl_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_core, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"install stallfree\[nixl\]"):
-        one_core_pair(SPEC, (0, 1), Path("transfers"))
+        one_core_pair(SPEC, (0, 1))
 
 
 @pytest.mark.usefixtures("four_cores")
 def test_a_pair_moves_kv_by_our_connector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_core, "find_spec", lambda name: None if name == "torch" else object())
-    made = one_core_pair(SPEC, (0, 2), Path("transfers"))
+    made = one_core_pair(SPEC, (0, 2))
     made.check()
     prefill, decode = made.servers.values()
     assert (prefill.cores, decode.cores) == ((0,), (2,))
@@ -59,22 +56,3 @@ def test_a_pair_moves_kv_by_our_connector(monkeypatch: pytest.MonkeyPatch) -> No
     assert roles == ["kv_producer", "kv_consumer"]
     ports = {s.engine.environment["VLLM_NIXL_SIDE_CHANNEL_PORT"] for s in (prefill, decode)}
     assert len(ports) == 2
-    assert decode.engine.environment["STALLFREE_TRANSFERS"] == "transfers"
-    assert "STALLFREE_TRANSFERS" not in prefill.engine.environment
-
-
-def test_transfers_are_read_as_they_come(tmp_path: Path) -> None:
-    path = tmp_path / "transfers"
-    file = TransferFile(path)
-    assert file.take().start_s.size == 0
-    rows = np.array([[WIRE, 0.002, 0.001, 4096], [LOAD, 10.0, 10.5, 33], [LOAD, 11.0, 11.1, 7]])
-    whole = rows.tobytes()
-    path.write_bytes(whole[:-8])  # the last row is torn
-    seen = file.take()
-    assert seen.start_s.tolist() == [10.0]
-    assert seen.end_s.tolist() == [10.5]
-    assert seen.tokens.tolist() == [33.0]
-    assert (seen.wire_s[0], seen.post_s[0], seen.wire_bytes[0]) == (0.002, 0.001, 4096)
-    path.write_bytes(whole)
-    assert file.take().end_s.tolist() == [11.1]
-    assert file.take().wire_s.size == 0

@@ -21,12 +21,12 @@ from profiler.engines.deployment.answers import (
 from profiler.engines.deployment.deployment import Deployment
 from profiler.engines.deployment.one_core import one_core_pair
 from profiler.engines.seeded_model import write_seeded_model
-from profiler.engines.transfer_file import TransferFile
 from profiler.engines.vllm.session import session_members
+from profiler.engines.wire import take_reads, wire_reader
 
 pytestmark = pytest.mark.engine
 
-SHAPE = Path(__file__).parents[3] / "studies/models/tiny-llama"
+SHAPE = Path(__file__).parents[4] / "studies/models/tiny-llama"
 BLOCK, BUDGET = 32, 256
 CONFIG = EngineConfig(
     block_size=BLOCK,
@@ -36,16 +36,19 @@ CONFIG = EngineConfig(
     enable_prefix_caching=False,
 )
 NUM_TOKENS = 12
+KV_BYTES_PER_TOKEN = 2 * 4 * 4 * 32 * 4
+"""keys and values, 4 layers of 4 heads of 32 elements of 4 bytes"""
 LENGTHS = (7, BLOCK - 1, BLOCK, BLOCK + 1, 100, BUDGET, BUDGET + 1, 3 * BUDGET + 5)
 
 
 class Pair:
     """The started pair, and what it takes to look at it."""
 
-    def __init__(self, deployment: Deployment, transfers: Path) -> None:
-        self.deployment, self.transfers = deployment, TransferFile(transfers)
-        ports = [server.port for server in deployment.servers.values()]
-        self.prefill, self.decode = (f"http://127.0.0.1:{port}" for port in ports)
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        prefill, decode = deployment.servers.values()
+        self.prefill, self.decode = (f"http://127.0.0.1:{s.port}" for s in (prefill, decode))
+        self.reads = wire_reader(decode.steps_file)
         rng = np.random.default_rng(7)
         self.prompts = [rng.integers(3, 4096, length).tolist() for length in LENGTHS]
 
@@ -57,10 +60,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         pytest.skip("a pair needs two cores")
     folder = tmp_path_factory.mktemp("pair")
     model = write_seeded_model(SHAPE, folder / "model")
-    spec = EngineSpec("vllm", str(model), CONFIG, dtype="float32")
-    transfers = folder / "transfers"
-    with Deployment(one_core_pair(spec, (cores[0], cores[1]), transfers)) as deployment:
-        yield Pair(deployment, transfers)
+    spec = EngineSpec("vllm", str(model), CONFIG, dtype="float32", start_timeout_s=240.0)
+    with Deployment(one_core_pair(spec, (cores[0], cores[1]))) as deployment:
+        yield Pair(deployment)
 
 
 def test_split_and_aggregated_answers_are_the_same(pair: Pair) -> None:
@@ -77,15 +79,17 @@ def test_split_and_aggregated_answers_are_the_same(pair: Pair) -> None:
 
 
 def test_transfers_are_recorded(pair: Pair) -> None:
-    pair.transfers.take()
-    began_s = time.monotonic()
-    greedy_answer(pair.deployment.url, pair.prompts[-1], 1)
-    seen = pair.transfers.take()
-    assert seen.tokens.tolist() == [LENGTHS[-1]]
-    assert began_s < seen.start_s[0] < seen.end_s[0] < time.monotonic()
-    blocks = -(-LENGTHS[-1] // BLOCK)
-    assert seen.wire_bytes.sum() == blocks * BLOCK * 4096  # 2 x 4 layers x 4 heads x 32 x 4 bytes
-    assert (seen.wire_s > 0).all() and (seen.post_s <= seen.wire_s).all()
+    prompts = np.array([LENGTHS[-1], LENGTHS[0]])
+    take_reads(pair.reads)
+    pair.deployment.replay(Requests(np.zeros(2), prompts, np.full(2, 4)))
+    moved = pair.deployment.handovers
+    assert (moved.held_s < moved.started_s).all()
+    assert (moved.started_s < moved.loaded_s).all()
+    assert (moved.held_s < moved.released_s).all()
+    reads = take_reads(pair.reads)
+    blocks = sum(-(-length // BLOCK) for length in prompts.tolist())
+    assert reads.size_bytes.sum() == blocks * BLOCK * KV_BYTES_PER_TOKEN
+    assert (reads.seconds > 0).all() and (reads.post_s <= reads.seconds).all()
 
 
 def test_another_prompts_kv_is_noticed(pair: Pair) -> None:
