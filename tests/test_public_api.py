@@ -11,6 +11,7 @@ SIGNATURES = {
     "profiler.collect.profile": "(engine, trace, *, budget_s, seed, progress)",
     "profiler.collect.run_sentinel": "(engine)",
     "profiler.collect.silicon.profile_silicon": "(spec, config, *, measured, progress)",
+    "profiler.engines.deployment.deployment.Deployment": "(spec)",
     "profiler.engines.deployment.one_core.one_core_pair": "(spec, cores)",
     "profiler.engines.deployment.one_core.one_core_replicas": "(spec, cores)",
     "profiler.engines.seeded_model.write_seeded_model": "(source, folder, *, seed)",
@@ -41,6 +42,10 @@ SIGNATURES = {
     "tuner.intervals.over_windows": "(outcomes, drawn, slo)",
     "tuner.metrics.compute": "(outcomes, slo)",
     "tuner.search.confirm.confirm": "(plan, folder, alive, ui)",
+    "tuner.search.fleet_replay.rehearse_fleet": (
+        "(deployment, fleet, trace, *, itl_limit_s, seed, progress, max_late_s)"
+    ),
+    "tuner.search.fleet_replay.rehearsed_fleet": "(fleet, model, folder)",
     "tuner.search.load_curve.load_curves": "(problem, configs, progress, *, seed, factors)",
     "tuner.search.optimize.search": "(problem, database, options, progress)",
     "tuner.search.tune.tune": "(study, folder, options, ui)",

@@ -151,11 +151,25 @@ def weighted_percentiles(
 
 
 def _percentile(values: FloatArray, percent: float) -> float:
-    return float(np.percentile(values, percent)) if values.size else math.nan
+    """Infinite when it reaches into values that are."""
+    if values.size == 0:
+        return math.nan
+    rank = math.ceil(round(percent / 100 * (values.size - 1), 9))
+    if rank >= np.isfinite(values).sum():
+        return math.inf
+    return float(np.percentile(values, percent))
 
 
 def _mean(values: FloatArray) -> float:
-    return float(values.mean()) if values.size else math.nan
+    """Of the finite ones."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else math.nan
+
+
+def _with_failed(values: FloatArray, status: IntArray) -> FloatArray:
+    """The values there are; failed requests, whose answer never came, count as infinite."""
+    found = np.where(status == Status.FAILED, np.inf, values)
+    return np.asarray(found[~np.isnan(found)], dtype=np.float64)
 
 
 def _tpot(outcomes: Outcomes) -> FloatArray:
@@ -191,10 +205,8 @@ def _span(outcomes: Outcomes) -> float:
 def _figures(outcomes: Outcomes, good: BoolArray, rows: BoolArray, weight: IntArray) -> Metrics:
     """Figures over the requests of `rows` and the gaps weighted by `weight`."""
     status = outcomes.status[rows]
-    ttft = (outcomes.first_token_s - outcomes.arrival_s)[rows]
-    ttft = ttft[np.isfinite(ttft)]
-    tpot = _tpot(outcomes)[rows]
-    tpot = tpot[np.isfinite(tpot)]
+    ttft = _with_failed((outcomes.first_token_s - outcomes.arrival_s)[rows], status)
+    tpot = _with_failed(_tpot(outcomes)[rows], status)
     gaps, total = outcomes.gap_s, int(weight.sum())
     itl_p50_s, itl_p90_s, itl_p99_s, itl_max_s = weighted_percentiles(
         gaps, weight, (50, 90, 99, 100)
@@ -250,8 +262,9 @@ def _violations(name: str, metrics: Metrics, limits: Limits) -> dict[str, float]
 def compute(outcomes: Outcomes, slo: Slo) -> Metrics:
     """All figures of a run, overall and per class, and how far each SLO is missed.
 
-    A class without requests has no figures and no violations. Besides the limits, at most 1 % of
-    the requests of a class may go unserved ("class.unserved"), because percentiles over the
+    Failed requests count in percentiles of TTFT and TPOT as ones that take for ever, and not in
+    means. A class without requests has no figures and no violations. Besides the limits, at most
+    1 % of the requests of a class may go unserved ("class.unserved"), because percentiles over the
     served ones alone would reward rejecting the others.
     """
     good = good_requests(outcomes, slo)

@@ -53,6 +53,24 @@ def test_weighted_percentiles_of_nothing_are_nan(size: int) -> None:
     assert np.isnan(found).tolist() == [True, True]
 
 
+def test_failed_requests_are_in_the_tail() -> None:
+    """5 of 100 failed, one of them after its first token: the p90 is of the others, the p99 not."""
+    tokens = [[i + 0.1, i + 0.15, i + 0.2] for i in range(95)] + [[95.1]] + [[]] * 4
+    failed = [False] * 95 + [True] * 5
+    arrivals = [float(i) for i in range(100)]
+    found = compute(outcomes_of(tokens, arrivals, failed=failed), SLO)
+    assert (found.num_finished, found.num_failed) == (95, 5)
+    assert (found.ttft_p50_s, found.ttft_p90_s) == pytest.approx((0.1, 0.1))
+    assert found.ttft_p99_s == found.tpot_p99_s == math.inf
+    assert found.violations["default.ttft_p99_s"] == math.inf
+    assert (found.ttft_mean_s, found.tpot_mean_s) == pytest.approx((0.1, 0.05))
+    assert found.goodput_rps == pytest.approx(95 / found.duration_s)
+    assert found.to_dict()["ttft_p99_s"] is None
+    everything = [t + [9e9] * (3 - len(t)) for t in tokens]  # the same, slowly
+    slow = compute(outcomes_of(everything, arrivals), SLO)
+    assert slow.ttft_p90_s == pytest.approx(found.ttft_p90_s)
+
+
 def test_figures_of_two_requests() -> None:
     found = compute(outcomes_of([[1.0, 1.05, 1.10], [2.5, 2.6]], [0.5, 1.0]), SLO)
     assert found.num_requests == found.num_finished == 2

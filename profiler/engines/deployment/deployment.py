@@ -27,6 +27,8 @@ from profiler.steps import StepSamples, concatenate
 
 _LOGGER = logging.getLogger(__name__)
 FloatArray = npt.NDArray[np.float64]
+_FIRST_REPLAY = 1000
+"""far from the running numbers of the servers' own warm-ups, whose prompts a cache may hold"""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Deployment:
     def __init__(self, spec: DeploymentSpec) -> None:
         spec.check()
         self.spec = spec
-        self._num_replays = 0
+        self._num_replays = _FIRST_REPLAY
         self._proxy: ProxyProcess | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="stallfree-fleet-"))
         self.servers: dict[str, Server] = {}

@@ -26,9 +26,11 @@ def no_fault(number: int, token: int) -> str:
 
 @dataclass
 class FakeServer:
-    """Answers with as many tokens as are asked for, at once."""
+    """Answers with as many tokens as are asked for."""
 
     fault: Fault = no_fault
+    gap_s: float = 0.0
+    """between its tokens"""
     asked: list[dict[str, Any]] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
 
@@ -56,6 +58,7 @@ class FakeServer:
             message: dict[str, Any] = {"choices": [{}], "usage": {"completion_tokens": token + 1}}
             if fault == "error":
                 message = {"error": {"message": "the engine is dead"}}
+            await asyncio.sleep(self.gap_s if token else 0.0)
             await out.write(f"data: {json.dumps(message)}\n\n".encode())
         if self.fault(number, asked["max_tokens"]) != "no end":
             await out.write(b"data: [DONE]\n\n")
@@ -67,38 +70,54 @@ class FakeServer:
         return app
 
 
-@contextmanager
-def serving(kinds: dict[str, list[FakeServer | None]], rule: str = "round-robin") -> Iterator[str]:
-    """Address of a proxy over servers by kind; None stands for one that is gone."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    runners: list[web.AppRunner] = []
+class Loop:
+    """An event loop in a thread of its own, and the applications it serves."""
 
-    async def start(app: web.Application) -> int:
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._runners: list[web.AppRunner] = []
+
+    def start(self, app: web.Application) -> int:
+        """Serve `app`; returns its port."""
+        return asyncio.run_coroutine_threadsafe(self._start(app), self._loop).result()
+
+    async def _start(self, app: web.Application) -> int:
         runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-        runners.append(runner)
+        self._runners.append(runner)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         port: int = runner.addresses[0][1]
         return port
 
-    async def start_all() -> int:
+    def stop(self) -> None:
+        for runner in reversed(self._runners):
+            asyncio.run_coroutine_threadsafe(runner.cleanup(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@contextmanager
+def serving(kinds: dict[str, list[FakeServer | None]], rule: str = "round-robin") -> Iterator[str]:
+    """Address of a proxy over servers by kind; None stands for one that is gone."""
+    loop = Loop()
+    try:
         config: dict[str, Any] = {"rule": rule, "decode_rule": rule}
         for kind in ("aggregated", "prefill", "decode"):
             servers = kinds.get(kind, [])
-            config[kind] = [await start(s.application()) if s else NOBODY for s in servers]
-        return await start(Proxy(config).application())
-
-    async def stop_all() -> None:
-        for runner in reversed(runners):
-            await runner.cleanup()
-
-    try:
-        port = asyncio.run_coroutine_threadsafe(start_all(), loop).result()
-        yield f"http://127.0.0.1:{port}"
+            config[kind] = [loop.start(s.application()) if s else NOBODY for s in servers]
+        yield f"http://127.0.0.1:{loop.start(Proxy(config).application())}"
     finally:
-        asyncio.run_coroutine_threadsafe(stop_all(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        loop.stop()
+
+
+@contextmanager
+def serving_one(server: FakeServer) -> Iterator[int]:
+    """Port of one server, without a proxy."""
+    loop = Loop()
+    try:
+        yield loop.start(server.application())
+    finally:
+        loop.stop()
