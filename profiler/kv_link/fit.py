@@ -13,13 +13,13 @@ LEAST_LATENCY_S = 1e-6
 
 
 def fit_link(size_bytes: FloatArray, seconds: FloatArray) -> tuple[float, float]:
-    """Latency in seconds and bandwidth in bytes per second, for the least relative error.
+    """Latency in seconds and bandwidth in bytes per second that the sizes agree on best.
 
-    Least sum of |fitted / measured - 1| over the sizes: robust, because one size that does not fit
-    (a cache, another protocol) does not bend the line, and relative, because otherwise only the
-    largest size would count. The best such line goes through two of the points, or through one with
-    the least latency: a linear programme in two unknowns has its optimum at a corner (Bloomfield
-    and Steiger, Least Absolute Deviations, 1983), so all of them are tried.
+    Of all lines through two of the sizes, or through one at the least latency, the one with the
+    least sum of |log(fitted / measured)| over the sizes. Robust, because sizes that do not fit (a
+    cache, another protocol) do not bend the line of the others; in ratios, because otherwise only
+    the largest size would count; of their logarithm, because a line that is ten times too fast is
+    as wrong as one that is ten times too slow.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ def fit_link(size_bytes: FloatArray, seconds: FloatArray) -> tuple[float, float]
     lines = [(LEAST_LATENCY_S, float(slope)) for slope in slopes]
     for i, j in combinations(range(size_bytes.size), 2):
         slope = (seconds[j] - seconds[i]) / (size_bytes[j] - size_bytes[i])
-        lines.append((float(seconds[i] - slope * size_bytes[i]), slope))
+        lines.append((float(seconds[i] - slope * size_bytes[i]), float(slope)))
     legal = [(a, s) for a, s in lines if a >= LEAST_LATENCY_S and s > 0.0]
 
     def error(line: tuple[float, float]) -> float:
-        return float(np.abs((line[0] + line[1] * size_bytes) / seconds - 1.0).sum())
+        return float(np.abs(np.log((line[0] + line[1] * size_bytes) / seconds)).sum())
 
     latency_s, slope = min(legal, key=error)
-    return latency_s, float(1.0 / slope)
+    return latency_s, 1.0 / slope

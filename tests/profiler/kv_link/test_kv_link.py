@@ -16,30 +16,40 @@ MIB = 1 << 20
 SIZES = np.array([1, 2, 4, 8, 16, 32, 64], dtype=np.float64) * MIB
 
 
-def relative_error(line: tuple[float, float], sizes: FloatArray, seconds: FloatArray) -> float:
+def log_error(line: tuple[float, float], seconds: FloatArray) -> float:
     latency_s, bytes_per_s = line
-    return float(np.abs((latency_s + sizes / bytes_per_s) / seconds - 1.0).sum())
+    return float(np.abs(np.log((latency_s + SIZES / bytes_per_s) / seconds)).sum())
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_line_on_a_fine_grid_fits_better(seed: int) -> None:
-    """Twin: every latency and bandwidth of a grid around the fitted ones."""
+def test_no_line_on_a_fine_grid_fits_much_better(seed: int) -> None:
+    """Twin: every latency and bandwidth of a grid around the fitted ones. The fit looks only at
+    lines through two sizes."""
     rng = np.random.default_rng(seed)
     seconds = 1e-3 + SIZES / 2e9 * rng.uniform(0.5, 2.0, SIZES.size)
     fitted = fit_link(SIZES, seconds)
-    least = relative_error(fitted, SIZES, seconds)
+    own, least = log_error(fitted, seconds), np.inf
     for latency_s in np.linspace(LEAST_LATENCY_S, seconds.min(), 60):
         for bytes_per_s in fitted[1] * np.geomspace(0.2, 5.0, 121):
-            error = relative_error((float(latency_s), float(bytes_per_s)), SIZES, seconds)
-            assert error >= least - 1e-9
+            least = min(least, log_error((float(latency_s), float(bytes_per_s)), seconds))
+    assert own <= 1.05 * least
 
 
-def test_one_odd_size_does_not_bend_the_line() -> None:
+@pytest.mark.parametrize("factor", [0.02, 5.0])
+def test_odd_sizes_do_not_bend_the_line(factor: float) -> None:
     seconds = 2e-4 + SIZES / 12e9
-    seconds[3] *= 5.0
+    seconds[[2, 4]] *= factor
     latency_s, bytes_per_s = fit_link(SIZES, seconds)
     assert latency_s == pytest.approx(2e-4)
     assert bytes_per_s == pytest.approx(12e9)
+
+
+def test_small_sizes_that_are_far_too_fast_leave_the_bandwidth_alone() -> None:
+    seconds = (
+        np.array([0.24, 0.57, 11.9, 22.8, 55.6, 108.1, 193.5]) * 1e-3
+    )  # seen on a busy machine
+    _, bytes_per_s = fit_link(SIZES, seconds)
+    assert bytes_per_s == pytest.approx(SIZES[-1] / seconds[-1], rel=0.2)
 
 
 def test_a_latency_below_zero_is_never_found() -> None:
