@@ -119,8 +119,8 @@ def measured_link(split: Deployment, bytes_per_token: int) -> Link:
 def fleets(scene: Scene, spec: EngineSpec) -> dict[str, tuple[Deployment, Fleet]]:
     """What is replayed on, and what it is predicted as."""
     bytes_per_token = read_model_spec(Path(spec.model)).kv_bytes_per_token
-    blocks = scene.aggregated.facts.num_kv_blocks
-    pool = Pool(CONFIG, scene.model, blocks)
+    facts = scene.aggregated.facts
+    pool = Pool(facts.resolved, scene.model, facts.num_kv_blocks)
     split = Fleet(
         prefill=replace(pool, kv_role="kv_producer"),
         decode=replace(pool, kv_role="kv_consumer"),
