@@ -161,7 +161,7 @@ def print_table(trace: Trace, measured: Measured) -> None:
         for name, (predicted, seen, corrected) in figures(trace, rounds).items():
             scale = 1.0 if name.startswith("goodput") else 1e3
             cells = [f"{scale * x:.2f}" for x in (predicted, seen, corrected)]
-            errors = [f"{predicted / x - 1.0:+.1%}" for x in (seen, corrected)]
+            errors = [f"{predicted / x - 1.0:+.1%}" if x else "" for x in (seen, corrected)]
             row = (cells[0], cells[1], errors[0], cells[2], errors[1])
             table.add_row(label, name, *("" if "nan" in cell else cell for cell in row))
         table.add_section()
