@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install check test bench bench-gpu bench-rehearsal bench-fleet studies demo dashboard clean
+.PHONY: install check test bench bench-gpu bench-rehearsal bench-fleet bench-pair studies demo dashboard clean
 
 install: .venv/.installed
 
@@ -33,6 +33,9 @@ bench-rehearsal: install
 
 bench-fleet: install
 	$(BIN)/python -m pytest -q -s -m bench tests/benchmarks/test_fleet_against_rehearsed.py tests/benchmarks/test_proxy_overhead.py
+
+bench-pair: install
+	$(BIN)/python -m pytest -q -s -m bench tests/benchmarks/test_split_pair.py
 
 studies: install
 	$(BIN)/python tests/benchmarks/studies_table.py

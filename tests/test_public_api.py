@@ -12,6 +12,9 @@ SIGNATURES = {
     "profiler.collect.run_sentinel": "(engine)",
     "profiler.collect.silicon.profile_silicon": "(spec, config, *, measured, progress)",
     "profiler.engines.deployment.deployment.Deployment": "(spec)",
+    "profiler.engines.deployment.one_core.one_core_pair": "(spec, cores)",
+    "profiler.engines.deployment.one_core.one_core_replicas": "(spec, cores)",
+    "profiler.engines.seeded_model.write_seeded_model": "(source, folder, *, seed)",
     "profiler.engines.silicon.build.build_silicon": (
         "(spec, config, *, nodes, num_shapes, progress)"
     ),

@@ -23,20 +23,18 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from profiler.engines.progress_thread import resting_progress_thread
 from profiler.engines.vllm.session import end_with_parent
 
 Message = dict[str, Any]
 IntArray = npt.NDArray[np.int32]
 _POLL_S = 20e-6
-_PROGRESS_DELAY_US = 1000
-"""NIXL's Python API lets its progress thread poll without a pause, which burns a core"""
 _DEADLINE_S = 60.0
 _MEMORY = "DRAM"
 
@@ -47,7 +45,7 @@ class Endpoint:
     def __init__(self, name: str, size_bytes: int, block_bytes: int) -> None:
         from nixl._api import nixl_agent, nixl_agent_config
 
-        with resting_progress_thread():
+        with resting_progress_thread(nixl_agent):
             self._agent = nixl_agent(name, nixl_agent_config(backends=["UCX"]))
         self._size, self._block = size_bytes, block_bytes
         self._rng = np.random.default_rng(zlib.crc32(name.encode()))
@@ -109,24 +107,6 @@ class Endpoint:
             raise RuntimeError(f"NIXL reports {state}")
         self._agent.release_xfer_handle(handle)
         return seconds
-
-
-@contextmanager
-def resting_progress_thread() -> Iterator[None]:
-    """Let the progress thread of an agent made meanwhile rest between two looks."""
-    import nixl._api
-
-    bindings: Any = vars(sys.modules[nixl._api.nixl_agent.__module__])["nixlBind"]
-    plain: Any = bindings.nixlAgentConfig
-
-    def set_resting(config: Any, name: str, value: Any) -> None:
-        plain.__setattr__(config, name, _PROGRESS_DELAY_US if name == "pthrDelay" else value)
-
-    bindings.nixlAgentConfig = type("Resting", (plain,), {"__setattr__": set_resting})
-    try:
-        yield
-    finally:
-        bindings.nixlAgentConfig = plain
 
 
 def answers(ends: list[Endpoint]) -> dict[str, Callable[..., Message]]:

@@ -42,7 +42,7 @@ class Routes:
 
 @dataclass(frozen=True)
 class Handovers:
-    """When the KV of each of N requests moved between rehearsed servers: seconds from the start of
+    """When the KV of each of N requests moved between servers: seconds from the start of
     the replay, NaN for never."""
 
     held_s: FloatArray

@@ -37,7 +37,7 @@ PATH = "/v1/completions"
 _REQUEST_ID = "X-Request-Id"
 _ONE_TOKEN = {"max_tokens": 1, "stream": False}
 _NOT_FOR_PREFILL = ("stream_options", "min_tokens")
-_HAND_OVER = {
+HAND_OVER = {
     "do_remote_decode": True,
     "do_remote_prefill": False,
     "remote_engine_id": None,
@@ -118,7 +118,7 @@ class Proxy:
         """The request with what its decode server needs, and the number of its prefill server."""
         asked: Json = json.loads(body)
         first = {k: v for k, v in asked.items() if k not in _NOT_FOR_PREFILL}
-        first |= {**_ONE_TOKEN, "kv_transfer_params": _HAND_OVER}
+        first |= {**_ONE_TOKEN, "kv_transfer_params": HAND_OVER}
         with self._to_prefill.pick() as i:
             url = f"http://127.0.0.1:{self._prefill[i]}{PATH}"
             async with self._session.post(url, data=json.dumps(first), headers=headers) as answer:

@@ -51,7 +51,7 @@ class Server(VllmProcess):
         return None if self._late is None else self._late.take()
 
     def take_moments(self) -> FloatArray:
-        """Records of `transfer_reader` since the last call; none of a server that computes."""
+        """Records of `transfer_reader` since the last call; none of an aggregated server."""
         return self._moments.take()
 
     def _note_ready(self, message: Message) -> None:

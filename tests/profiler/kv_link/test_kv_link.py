@@ -123,11 +123,12 @@ def test_the_progress_thread_rests() -> None:
     """NIXL's Python API asks for a thread that polls without a pause."""
     pytest.importorskip("nixl_cu12", reason="NIXL is not installed: stallfree[nixl]")
     from nixl_cu12 import _bindings
+    from nixl_cu12._api import nixl_agent
 
-    from profiler.kv_link.endpoint import resting_progress_thread
+    from profiler.engines.progress_thread import resting_progress_thread
 
     plain = _bindings.nixlAgentConfig
-    with resting_progress_thread():
+    with resting_progress_thread(nixl_agent):
         config = _bindings.nixlAgentConfig()
         config.pthrDelay = 0
         config.lthrDelay = 7
