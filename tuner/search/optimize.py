@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -28,6 +28,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
+from profiler.engine_config import EngineConfig
 from profiler.engines.base import Progress
 from profiler.errors import ResultsError, SimulationError
 from tuner.metrics import Metrics
@@ -49,6 +50,9 @@ class SearchOptions:
     trials: int
     workers: int
     seed: int
+    first: tuple[Mapping[str, Any], ...] = ()
+    """settings to try right after the default, for example the best ones for other traffic; what
+    lies outside the space is sampled"""
 
 
 def search(
@@ -64,6 +68,7 @@ def search(
         _release_unfinished(study)
         if not _finished(study):
             _add_default(study, problem)
+            _add_first(study, problem, options)
         done = len(_finished(study))
         if options.workers == 1 or options.trials - done < options.workers:
             worker = _Worker(problem, database, options.seed, 0)
@@ -131,6 +136,14 @@ def _add_default(study: optuna.Study, problem: Problem) -> None:
             constraints=constraints(metrics),
         )
     )
+
+
+def _add_first(study: optuna.Study, problem: Problem, options: SearchOptions) -> None:
+    """Put the settings that are to be tried first in front of what the sampler draws."""
+    for settings in options.first:
+        inside, _ = representable(problem.space, EngineConfig.from_settings(dict(settings)))
+        if inside:
+            study.enqueue_trial(inside, skip_if_exists=True)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,8 @@ class TuneOptions:
     fresh: bool = False
     start: StartEngine = start_engine
     """how engines are started"""
+    first: tuple[Mapping[str, Any], ...] = ()
+    """settings that the search tries first, such as an earlier front"""
 
 
 def tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Results:
@@ -67,7 +69,7 @@ def tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Resul
         require_room(trace, study.fixed.max_model_len)
         measured = run_profile(study, folder, trace, ui, options.start)
         problem = build_problem(study, trace, measured)
-        trials = run_search(study, folder, problem, ui)
+        trials = run_search(study, folder, problem, ui, options.first)
         parts = Parts(study, folder, problem, measured, trials)
         if is_predicted(measured.facts) and study.engine.name != REHEARSAL:
             return finish_predicted(parts, ui)
@@ -153,6 +155,8 @@ def run_profile(
         save_profile(measure(study, trace, ui, start), place)
         return Profile.load(place)
     measured = Profile.load(place)
+    if not folder.profile.exists():  # so that the folder has all that its run rests on
+        save_profile(measured, folder.profile)
     if note := unchecked_note(study, measured.facts):
         ui.stage(note)
     return measured
@@ -184,9 +188,16 @@ def save_profile(measured: Profile, place: Path) -> None:
         measured.save(folder)
 
 
-def run_search(study: Study, folder: RunFolder, problem: Problem, ui: Ui) -> list[Trial]:
+def run_search(
+    study: Study,
+    folder: RunFolder,
+    problem: Problem,
+    ui: Ui,
+    first: tuple[Mapping[str, Any], ...] = (),
+) -> list[Trial]:
     """Every finished trial, those of an earlier, interrupted run included."""
-    options = SearchOptions(study.search.trials, study.search.workers, study.search.seed)
+    s = study.search
+    options = SearchOptions(s.trials, s.workers, s.seed, first)
     ui.stage(f"searching {options.trials} configurations")
     with ui.progress("search") as progress:
         return search(problem, folder.database, options, progress)

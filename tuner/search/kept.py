@@ -1,0 +1,55 @@
+"""A run as a whole, for what comes after it: its study, traffic, profile and results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from profiler.collect import Profile
+from profiler.errors import ResultsError
+from profiler.traffic.trace import Trace
+from tuner.results import Results, RunFolder, find_runs
+from tuner.schema import Study
+from tuner.search.objective import Problem, build_problem
+from tuner.study import load_study
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """What a run folder holds. Filled by `load_kept`."""
+
+    study: Study
+    folder: RunFolder
+    trace: Trace
+    measured: Profile
+
+    @property
+    def results(self) -> Results:
+        """The outcome. Raises `ResultsError` when the run has not finished."""
+        return self.folder.load_results()
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is an outcome."""
+        return find_runs(self.folder.path) == [self.folder.path]
+
+    def problem(self, trace: Trace | None = None) -> Problem:
+        """What the study's search evaluates, on `trace`, by default the run's own traffic."""
+        return build_problem(self.study, self.trace if trace is None else trace, self.measured)
+
+
+def load_kept(target: Path, folder: RunFolder) -> KeptRun:
+    """The run in `folder` of the study file `target`, or of the copy in it if that is a folder.
+
+    Raises `ResultsError` when the run has no profile and traffic yet.
+    """
+    given = target.is_file()
+    study = load_study(target) if given else load_study(folder.study_file, folder.base)
+    place = folder.profile
+    if study.profile.path is not None and Path(study.profile.path).exists():
+        place = Path(study.profile.path)
+    if not (place.exists() and folder.trace.exists()):
+        raise ResultsError(
+            f"{folder.path} holds no profile and traffic yet; run `stallfree tune {target}` first"
+        )
+    return KeptRun(study, folder, Trace.load(folder.trace), Profile.load(place))
