@@ -14,11 +14,13 @@ from tuner.cli.dashboard import dashboard
 from tuner.cli.difftest import difftest
 from tuner.cli.export import export
 from tuner.cli.fidelity import fidelity
+from tuner.cli.gate import gate
 from tuner.cli.knobs import knobs
 from tuner.cli.profile import profile
 from tuner.cli.show import show
 from tuner.cli.simulate import simulate
 from tuner.cli.tune import tune
+from tuner.cli.watch import watch
 
 _INTERRUPTED = 130
 
@@ -55,6 +57,8 @@ for command in (
     confirm,
     show,
     export,
+    gate,
+    watch,
     knobs,
     dashboard,
     difftest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profiler.collect import Profile
@@ -10,7 +10,7 @@ from profiler.errors import ResultsError
 from profiler.traffic.trace import Trace
 from tuner.results import Results, RunFolder, find_runs
 from tuner.schema import Study
-from tuner.search.objective import Problem, build_problem
+from tuner.search.objective import Problem, build_problem, slo_of
 from tuner.study import load_study
 
 
@@ -22,6 +22,8 @@ class KeptRun:
     folder: RunFolder
     trace: Trace
     measured: Profile
+    profile_place: Path
+    """where `measured` is"""
 
     @property
     def results(self) -> Results:
@@ -34,8 +36,12 @@ class KeptRun:
         return find_runs(self.folder.path) == [self.folder.path]
 
     def problem(self, trace: Trace | None = None) -> Problem:
-        """What the study's search evaluates, on `trace`, by default the run's own traffic."""
-        return build_problem(self.study, self.trace if trace is None else trace, self.measured)
+        """What the study's search evaluates; on `trace`, which it may not have been made for.
+
+        Requests of `trace` that are too long for the engine are refused in the simulation.
+        """
+        own = build_problem(self.study, self.trace, self.measured)
+        return own if trace is None else replace(own, trace=trace, slo=slo_of(self.study, trace))
 
 
 def load_kept(target: Path, folder: RunFolder) -> KeptRun:
@@ -52,4 +58,4 @@ def load_kept(target: Path, folder: RunFolder) -> KeptRun:
         raise ResultsError(
             f"{folder.path} holds no profile and traffic yet; run `stallfree tune {target}` first"
         )
-    return KeptRun(study, folder, Trace.load(folder.trace), Profile.load(place))
+    return KeptRun(study, folder, Trace.load(folder.trace), Profile.load(place), place)
