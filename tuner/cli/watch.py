@@ -38,7 +38,7 @@ def watch(
             min=0.0,
             max=1.0,
             help="Drifted traffic is no reason to tune again while the configuration meets the "
-            "SLOs and gives this share of the reachable goodput.",
+            "SLOs and gives this share of the reachable goodput; with 1, any drift is.",
         ),
     ] = 0.97,
     trials: Annotated[

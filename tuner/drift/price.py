@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from profiler.collect.silicon import is_predicted
@@ -17,7 +15,7 @@ from tuner.metrics import Metrics
 from tuner.results import Results
 from tuner.search.kept import KeptRun
 from tuner.search.objective import Problem, not_sampled
-from tuner.search.optimize import SearchOptions, search
+from tuner.search.optimize import IN_MEMORY, SearchOptions, search
 from tuner.search.pareto import rank
 from tuner.search.settings import resolve
 
@@ -102,9 +100,8 @@ def price(
     results = run.results
     deployed = EngineConfig.from_settings(results.recommended.settings)
     alone = replace(problem, windows=1)
-    with tempfile.TemporaryDirectory() as place:
-        options = SearchOptions(trials, 1, run.study.search.seed, starting_points(results))
-        found = search(alone, Path(place) / "study.db", options, progress)
+    options = SearchOptions(trials, 1, run.study.search.seed, starting_points(results))
+    found = search(alone, IN_MEMORY, options, progress)
     tried = [(t.settings, t.metrics) for t in found if t.metrics is not None]
     own = alone.evaluate(deployed)
     tried.append((deployed.settings(), own))

@@ -101,6 +101,8 @@ class Watched:
             found.append(f"misses {missed}{hope}")
         elif (chance := deployed.chance.get(ALL, 1.0)) < LIKELY:
             found.append(f"meets the SLOs in only {100 * chance:.0f} % of the windows")
+        if not found and self.worth >= 1.0:  # any drift counts
+            found.append("was tuned for other traffic")
         return found
 
     def _engine_reasons(self) -> list[str]:

@@ -41,6 +41,8 @@ STARTUP_TRIALS = 20
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 _STUDY = "stallfree"
 _LOCK_TIMEOUT_S = 60.0
+IN_MEMORY = Path(":memory:")
+"""a `database` that is gone with the search, for one worker"""
 
 
 @dataclass(frozen=True)
