@@ -35,7 +35,7 @@ from tuner.windows import each_window
 CONFIG = EngineConfig(
     max_num_batched_tokens=1024, max_num_seqs=128, max_model_len=16384, block_size=16
 )
-TRACE = like(duration_s=120.0, rate_rps=4.0, seed=5)
+TRACE = like(duration_s=60.0, rate_rps=4.0, seed=5)
 
 
 def run(seed: int, trace=TRACE) -> Outcomes:
