@@ -64,7 +64,7 @@ def report(name: str, study: Trace, windows: Iterable[Trace], change: Change | N
         ks = [ks_2samp(getattr(study, n), getattr(now, n)).pvalue for n in lengths]
         by_ks += min(ks) <= LEVEL / len(ks)
         num += 1
-    what = "unshifted" if change is None else (change.__doc__ or "").splitlines()[0]
+    what = "unshifted" if change is None else (change.__doc__ or "").strip(" .")
     print(
         f"{name}, {study.num_requests} requests; {what}: drifted {drifted}/{num} "
         f"({drifted / num:.1%}); by the test alone {by_test}/{num}; plain KS {by_ks}/{num}"
