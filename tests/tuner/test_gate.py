@@ -25,7 +25,7 @@ def settings(**config: int) -> FileSettings:
 
 
 def test_it_predicts_what_the_search_would(kept: KeptRun) -> None:
-    proposed, current = settings(max_num_batched_tokens=512), settings(max_num_seqs=1)
+    proposed, current = settings(max_num_batched_tokens=512), settings(max_num_batched_tokens=2048)
     found = judge(kept, proposed, current, SilentUi())
     problem = kept.problem()
     assert list(found.judged) == [PROPOSED, CURRENT, RECOMMENDED]
@@ -42,9 +42,9 @@ def test_it_predicts_what_the_search_would(kept: KeptRun) -> None:
 
 
 def test_it_fails_what_breaks_an_slo(kept: KeptRun) -> None:
-    found = judge(kept, settings(max_num_seqs=1), None, SilentUi())
+    found = judge(kept, settings(max_num_batched_tokens=2048), None, SilentUi())
     assert not found.passes and found.change is None
-    assert found.misses["default.ttft_p99_s"] > 0
+    assert found.misses["default.itl_p99_s"] > 0
     assert found.to_dict()["passes"] is False
 
 

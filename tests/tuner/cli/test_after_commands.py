@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from profiler.engine_config import EngineConfig
 from profiler.traffic.trace import Trace
+from tests.tuner.drift.made_scrape import metrics_text
 from tuner.results import RunFolder
 from tuner.search.kept import load_kept
 from tuner.search.optimize import load_trials
@@ -63,6 +65,44 @@ def test_another_version_asks_for_a_re_tune(stallfree, finished_run: Path, now: 
     assert "of profiling as in the kept run" in out
 
 
+@pytest.fixture(scope="module")
+def metrics(finished_run: Path, now: Path) -> Path:
+    """A folder with what an engine would say of same.parquet: as predicted, and 1.6 times slower.
+
+    0.txt is from before."""
+    run = load_kept(finished_run, RunFolder(finished_run))
+    trace = Trace.load(now / "same.parquet")
+    config = EngineConfig.from_settings(run.results.recommended.settings)
+    seen = run.problem(trace).simulate(config, seed=99).outcomes
+    folder = finished_run.parent / "metrics"
+    folder.mkdir(exist_ok=True)
+    (folder / "same.txt").write_text(metrics_text(seen))
+    (folder / "slow.txt").write_text(metrics_text(seen, 1.6, {"num_gpu_blocks": "100"}))
+    (folder / "0.txt").write_text(re.sub(r" [0-9.e+]+$", " 0.0", metrics_text(seen), flags=re.M))
+    return folder
+
+
+def test_the_engine_as_predicted_and_slower(
+    stallfree, finished_run: Path, now: Path, metrics: Path
+) -> None:
+    words = ("watch", finished_run, "--traffic", now / "same.parquet", *FEW)
+    same = (*words, "--metrics", metrics / "0.txt", "--metrics", metrics / "same.txt")
+    code, out, err = stallfree(*same)
+    assert code == 0, err
+    assert "mean ITL" in out and "Not judged: TTFT: " in out
+    code, out, err = stallfree(*words, "--metrics", metrics / "slow.txt", "--json")
+    assert code == 1, err
+    found = json.loads(out)
+    drifted = [f for f in found["engine"]["findings"] if f["drifted"]]
+    assert "mean ITL" in {f["quantity"] for f in drifted}
+    assert found["profile_again"] and found["price"]["cost"]["profile_s"] > 0
+    assert "KV blocks" in found["engine"]["settings"][0]
+    code, _, err = stallfree(
+        *words, "--metrics", metrics / "same.txt", "--metrics", metrics / "0.txt"
+    )
+    assert code == 2 and "counted less" in err
+
+
 def test_a_re_tune_begins_where_the_study_ended(
     stallfree, finished_run: Path, now: Path, tmp_path: Path
 ) -> None:
@@ -106,20 +146,22 @@ def test_a_gate_that_passes_and_one_that_fails(
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.sh"
     settings = RunFolder(finished_run).load_results().recommended.settings
     good.write_text(yaml.safe_dump({k.replace("_", "-"): v for k, v in settings.items()}))
-    bad.write_text("vllm serve model --max-model-len 4096 --max-num-seqs 1 --port 80\n")
+    bad.write_text(
+        "vllm serve model --max-model-len 4096 --max-num-batched-tokens 2048 --port 80\n"
+    )
     code, out, err = stallfree("gate", in_study_folder, "--config", good)
     assert code == 0, err
     assert "Passes: every SLO is met, predicted." in out
     code, out, err = stallfree("gate", finished_run, "--config", bad, "--against", good)
     assert code == 1, err
-    assert "Fails: these settings would miss default.ttft_p99_s by" in out
+    assert "Fails: these settings would miss default.itl_p99_s by" in out
     assert "current and recommended settings meet them" in out
     assert re.search(r"Against the current settings: goodput -\d+", out)
     assert "Not judged: port." in out
     code, out, _ = stallfree("gate", finished_run, "--config", bad, "--json")
     assert code == 1
     found = json.loads(out)
-    assert not found["passes"] and found["proposed"]["settings"]["max_num_seqs"] == 1
+    assert not found["passes"] and found["proposed"]["settings"]["max_num_batched_tokens"] == 2048
     assert found["recommended"]["meets_slo"]
 
 
@@ -146,7 +188,7 @@ def test_a_run_folder_moves_without_its_study(
     (folder / "run.json").write_text(json.dumps({**marker, "base": "/gone"}))
     text = (folder / "study.yaml").read_text().replace("model: none", "model: ./models/none")
     (folder / "study.yaml").write_text(text)
-    (tmp_path / "a.yaml").write_text("max-num-seqs: 64\n")
+    (tmp_path / "a.yaml").write_text("max-num-batched-tokens: 512\n")
     code, out, err = stallfree("gate", folder, "--config", tmp_path / "a.yaml", "--json")
     assert code == 0, err
     assert json.loads(out)["assumed"] == {"max_model_len": 4096}

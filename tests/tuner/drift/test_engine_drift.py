@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from made_scrape import metrics_text
 
 from profiler.engine_config import EngineConfig
 from profiler.errors import InputError
 from profiler.latency.base import load_latency_model
 from profiler.outcomes import Outcomes
 from profiler.traffic.synthetic import like
+from tests.tuner.drift.made_scrape import metrics_text
 from tuner.drift.engine import (
     E2E,
     ITL,

@@ -10,6 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import Histogram as PrometheusHistogram
 
 from profiler.errors import InputError
 from tuner.drift import scrape
@@ -29,6 +31,20 @@ def test_a_saved_scrape_sums_its_engines() -> None:
     assert histogram.mean == pytest.approx(40 / 300)
     assert histogram.shares == pytest.approx([2 / 3, 280 / 300, 299 / 300])
     assert seen.cache["num_gpu_blocks"] == "2741"
+
+
+def test_what_the_client_library_of_vllm_writes() -> None:
+    registry = CollectorRegistry()
+    made = PrometheusHistogram(
+        TTFT, "Time to first token.", ["model_name", "engine"], buckets=(0.1, 1), registry=registry
+    )
+    for engine, values in (("0", (0.05, 0.5)), ("1", (0.1, 7.0, 0.2))):
+        for value in values:
+            made.labels(model_name="a model", engine=engine).observe(value)
+    histogram = parse_scrape(generate_latest(registry).decode(), "made").histograms[TTFT]
+    assert histogram.bounds.tolist() == [0.1, 1, np.inf]
+    assert histogram.at_most.tolist() == [2, 4, 5]
+    assert histogram.mean == pytest.approx(7.85 / 5)
 
 
 def test_two_scrapes_are_what_lies_between_them() -> None:
