@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from tuner.metrics import Metrics
 from tuner.results import Results
 from tuner.search.kept import KeptRun
 from tuner.search.objective import Problem, not_sampled
-from tuner.search.optimize import IN_MEMORY, SearchOptions, search
+from tuner.search.optimize import IN_MEMORY, First, SearchOptions, search
 from tuner.search.pareto import rank
 from tuner.search.settings import resolve
 
@@ -117,7 +116,7 @@ def price(
     )
 
 
-def starting_points(results: Results) -> tuple[Mapping[str, Any], ...]:
+def starting_points(results: Results) -> First:
     """Settings that a new search should try first: the recommended, the confirmed, the front's."""
     best = sorted(
         (p for p in results.front if p["on_front"]), key=lambda p: p["goodput_rps"], reverse=True

@@ -45,6 +45,10 @@ IN_MEMORY = Path(":memory:")
 """a `database` that is gone with the search, for one worker"""
 
 
+First = tuple[Mapping[str, Any], ...]
+"""settings that a search tries first"""
+
+
 @dataclass(frozen=True)
 class SearchOptions:
     """How long, on how many processes, from which seed."""
@@ -52,9 +56,9 @@ class SearchOptions:
     trials: int
     workers: int
     seed: int
-    first: tuple[Mapping[str, Any], ...] = ()
-    """settings to try right after the default, for example the best ones for other traffic; what
-    lies outside the space is sampled"""
+    first: First = ()
+    """right after the default, for example the best for other traffic; what lies outside the
+    space is sampled"""
 
 
 def search(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from tuner.schema import Study
 from tuner.search.checked import checked_engine, unchecked_note
 from tuner.search.confirm import Plan, confirm, engines
 from tuner.search.objective import Problem, build_problem, require_room, slo_of
-from tuner.search.optimize import SearchOptions, load_trials, search
+from tuner.search.optimize import First, SearchOptions, load_trials, search
 from tuner.search.pareto import Trial, front, pick
 from tuner.search.predicted import predict, predicted_candidates
 from tuner.search.progress import Ui
@@ -43,15 +43,14 @@ StartEngine = Callable[[EngineSpec], Engine]
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """What the command line adds to the study."""
+    """What the command line adds to the study; `first` is for the search, say an earlier front."""
 
     study_file: Path
     resume: bool = False
     fresh: bool = False
     start: StartEngine = start_engine
     """how engines are started"""
-    first: tuple[Mapping[str, Any], ...] = ()
-    """settings that the search tries first, such as an earlier front"""
+    first: First = ()
 
 
 def tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Results:
@@ -155,7 +154,7 @@ def run_profile(
         save_profile(measure(study, trace, ui, start), place)
         return Profile.load(place)
     measured = Profile.load(place)
-    if not folder.profile.exists():  # so that the folder has all that its run rests on
+    if not folder.profile.exists():  # the folder is to hold all that its run rests on
         save_profile(measured, folder.profile)
     if note := unchecked_note(study, measured.facts):
         ui.stage(note)
@@ -189,15 +188,10 @@ def save_profile(measured: Profile, place: Path) -> None:
 
 
 def run_search(
-    study: Study,
-    folder: RunFolder,
-    problem: Problem,
-    ui: Ui,
-    first: tuple[Mapping[str, Any], ...] = (),
+    study: Study, folder: RunFolder, problem: Problem, ui: Ui, first: First = ()
 ) -> list[Trial]:
     """Every finished trial, those of an earlier, interrupted run included."""
-    s = study.search
-    options = SearchOptions(s.trials, s.workers, s.seed, first)
+    options = SearchOptions(study.search.trials, study.search.workers, study.search.seed, first)
     ui.stage(f"searching {options.trials} configurations")
     with ui.progress("search") as progress:
         return search(problem, folder.database, options, progress)
@@ -302,5 +296,4 @@ def _points(trials: list[Trial]) -> list[dict[str, Any]]:
     ]
 
 
-_SHOWN = ("ttft_p99_s", "itl_p99_s", "goodput_rps", "intervals", "chance")
-"""what the front keeps of a trial's metrics"""
+_SHOWN = ("ttft_p99_s", "itl_p99_s", "goodput_rps", "intervals", "chance")  # of a trial's metrics
