@@ -14,7 +14,11 @@ a p-value
 It has drifted where the effect is at least `LEAST` and p at most `LEVEL`. With thousands of
 requests a p-value alone calls any difference a drift; an effect alone does so by chance.
 
-Measured: `tests/benchmarks/test_watch_false_alarms.py`.
+Measured (`tests/benchmarks/test_watch_false_alarms.py`): drift was called in 0 of 200 windows of the
+Azure conversation hour, of ten and of two minutes of it, and in 0 of 200 independent traces like
+Mooncake's; the largest of these upper 95 % bounds is 1.9 %. Lengths x 1.5, a rate x 1.3 and a third
+of the prompts without their shared prefix were found in 50 of 50 each. A plain Kolmogorov-Smirnov
+test of the lengths calls 177 of 200 unshifted windows of the hour drifted.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ LEAST = {RATE: 0.15, PROMPT: 0.15, OUTPUT: 0.15, SHARING: 0.05}
 _UNITS = {RATE: "requests/s", PROMPT: "tokens", OUTPUT: "tokens", SHARING: "of prompt tokens"}
 LEAST_REQUESTS = 50
 """requests that a comparison needs of each trace"""
+_UNNAMED = Trace.class_names
+"""classes of traffic that does not tell them apart"""
 _RESAMPLES = 999
 _SEED = 1979
 
@@ -97,8 +103,11 @@ class _Group:
 def _groups(before: Trace, after: Trace) -> tuple[list[_Group], list[str]]:
     """What is compared, and in words which classes are too rare for it."""
     everything = [np.ones(t.num_requests, dtype=np.bool_) for t in (before, after)]
-    groups, not_judged = [_Group(ALL, *everything)], []
+    groups = [_Group(ALL, *everything)]
+    not_judged: list[str] = []
     names = list(dict.fromkeys((*before.class_names, *after.class_names)))
+    if len(names) > 1 and _UNNAMED in (before.class_names, after.class_names):
+        names, not_judged = [], ["classes: only one of the two tells them apart"]
     for name in names if len(names) > 1 else []:
         group = _Group(name, _of_class(before, name), _of_class(after, name))
         expected = group.before.sum() * after.num_requests / before.num_requests

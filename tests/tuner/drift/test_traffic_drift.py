@@ -199,6 +199,12 @@ def test_a_class_that_comes_or_goes_is_a_drift() -> None:
     assert drift.not_judged == ["class code: 5 requests in the new traffic"]
 
 
+def test_traffic_without_classes_is_compared_as_a_whole() -> None:
+    drift = compare_traffic(made(200, 1, classes=True), made(200, 2))
+    assert {f.of for f in drift.findings} == {ALL}
+    assert drift.not_judged == ["classes: only one of the two tells them apart"]
+
+
 def test_too_little_traffic_is_refused() -> None:
     trace = made(traffic.LEAST_REQUESTS, 1)
     few = made(traffic.LEAST_REQUESTS - 1, 1)
