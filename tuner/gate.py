@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,7 @@ class Gate:
         return {
             "study": self.study,
             "passes": self.passes,
-            "misses": self.misses,
+            "misses": {k: v if math.isfinite(v) else None for k, v in self.misses.items()},
             **{name: one.to_dict() for name, one in self.judged.items()},
             "goodput_change": self.change,
             "assumed": self.assumed,

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
-from tuner.drift.finding import ALL, Finding
-from tuner.drift.watch import Watched
+from tuner.drift.finding import Finding
+from tuner.drift.watch import Watched, named
 from tuner.gate import Gate, Judged
 from tuner.intervals import odds
 from tuner.metrics import Metrics
@@ -86,8 +86,8 @@ def _why_fine(found: Watched) -> str:
     drifted = [f for f in found.findings if f.drifted]
     if not drifted:
         return "nothing has drifted"
-    names = ", ".join(f.quantity if f.of == ALL else f"{f.quantity} of {f.of}" for f in drifted)
-    return f"{names} drifted, but the configuration holds its SLOs and is about as good as any"
+    held = "the configuration holds its SLOs and is about as good as any"
+    return f"{named(drifted)} drifted, but {held}"
 
 
 def _priced(found: Watched) -> dict[str, Metrics]:

@@ -44,9 +44,8 @@ class Cost:
         first = "the kept profile is used again"
         if self.profile_s:
             first = f"{self.profile_s:.0f} s of profiling as in the kept run"
-        return f"{first}, {self.num_replays} replays of {self.replays_s:.0f} s in all; without " + (
-            "starting engines"
-        )
+        replays = f"{self.num_replays} replays of {self.replays_s:.0f} s in all"
+        return f"{first}, {replays}; without starting engines"
 
 
 @dataclass(frozen=True)
