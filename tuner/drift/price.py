@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -55,11 +56,12 @@ class Price:
     deployed: Metrics
     """over the study's windows of the new traffic"""
     best: Metrics
-    """of the best configuration found, by the study's own ranking; also over windows"""
+    """of the best configuration found: by the study's own ranking if it meets the SLOs, else the
+    one with the highest goodput; also over windows"""
     settings: dict[str, Any]
     """of that configuration"""
     share: float
-    """goodput of the deployed one over the highest goodput found, on the traffic itself"""
+    """goodput of the deployed one over that of the best, on the traffic itself; at most 1"""
     trials: int
     cost: Cost
 
@@ -103,16 +105,27 @@ def price(
     tried = [(t.settings, t.metrics) for t in found if t.metrics is not None]
     own = alone.evaluate(deployed)
     tried.append((deployed.settings(), own))
-    settings, _ = tried[rank([metrics for _, metrics in tried])[0]]
-    most = max(metrics.goodput_rps for _, metrics in tried)
+    settings, reachable = tried[best_of([metrics for _, metrics in tried])]
     return Price(
         deployed=problem.evaluate(deployed),
         best=problem.evaluate(EngineConfig.from_settings(settings)),
         settings=settings,
-        share=own.goodput_rps / most if most > 0 else 1.0,
+        share=_share(own.goodput_rps, reachable.goodput_rps),
         trials=len(found),
         cost=cost_of(run, profile_again=profile_again),
     )
+
+
+def best_of(metrics: Sequence[Metrics]) -> int:
+    """Index of the best by `rank` if it meets the SLOs, else of the highest goodput."""
+    first = rank(metrics)[0]
+    if metrics[first].meets_slo:
+        return first
+    return max(range(len(metrics)), key=lambda i: metrics[i].goodput_rps)
+
+
+def _share(own: float, reachable: float) -> float:
+    return min(1.0, own / reachable) if reachable > 0 else 1.0
 
 
 def starting_points(results: Results) -> First:
