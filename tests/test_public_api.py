@@ -35,6 +35,14 @@ SIGNATURES = {
     "profiler.traffic.synthetic.like": "(name, *, duration_s, rate_rps, seed)",
     "profiler.traffic.synthetic.mixed": "(parts)",
     "profiler.traffic.synthetic.synthesize": "(spec)",
+    "tuner.drift.engine.compare_engine": "(seen, predicted, windows, known_error)",
+    "tuner.drift.price.price": "(run, problem, progress, *, profile_again, trials)",
+    "tuner.drift.retune.retune": "(run, study, plan, ui, start)",
+    "tuner.drift.scrape.parse_scrape": "(text, name)",
+    "tuner.drift.scrape.read_metrics": "(source)",
+    "tuner.drift.traffic.compare_traffic": "(before, after)",
+    "tuner.drift.version.compare_version": "(facts, running, settings)",
+    "tuner.drift.watch.watch": "(run, trace, options, ui)",
     "tuner.explain.explain": "(scene, what)",
     "tuner.export.bundle.bundle": "(results, options, held_out)",
     "tuner.export.emit.emit": "(files, folder)",
@@ -43,6 +51,7 @@ SIGNATURES = {
     "tuner.export.targets.render": "(deployment, target)",
     "tuner.fidelity.rows.read_rows": "(table, engine)",
     "tuner.fidelity.run.run_fidelity": "(ui, *, workers, fit)",
+    "tuner.gate.judge": "(run, proposed, current, ui)",
     "tuner.intervals.over_windows": "(outcomes, drawn, slo)",
     "tuner.metrics.compute": "(outcomes, slo)",
     "tuner.search.confirm.confirm": "(plan, folder, alive, ui)",
@@ -61,16 +70,19 @@ SIGNATURES = {
         "(name, *, latency_s, bytes_per_s, overlap_layers, folder)"
     ),
     "tuner.simulator.prepare": "(speculative, fleet)",
+    "tuner.search.kept.load_kept": "(target, folder)",
+    "tuner.settings_file.read_settings": "(path)",
     "tuner.simulator.simulate": (
         "(trace, config, model, *, num_kv_blocks, itl_limit_s, seed, record, timeline, "
         "concurrency, encoder, acceptance)"
     ),
     "tuner.simulator.simulate_fleet": "(trace, fleet, *, itl_limit_s, seed, fails)",
     "tuner.study.build_trace": "(study)",
-    "tuner.study.load_study": "(path)",
     "tuner.verdict.judge.judge": "(ranked, bench, settings, ui)",
     "tuner.verdict.run.verdict": "(study, folder, options, ui)",
+    "tuner.study.load_study": "(path, base)",
     "tuner.windows.draw_windows": "(trace, num_windows)",
+    "tuner.windows.each_window": "(trace, num_windows)",
 }
 
 

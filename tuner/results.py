@@ -1,6 +1,6 @@
 """Run folders: the only module that knows result file names and schema versions.
 
-    run.json            schema version and fingerprint of the study
+    run.json            schema version, fingerprint of the study, folder that its paths start from
     study.yaml          copy of the study file
     trace.parquet       the traffic that was used
     study.db            every trial (SQLite, Optuna's schema)
@@ -203,7 +203,16 @@ class RunFolder:
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             write_text(self.study_file, text)
-            write_json(marker, {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint})
+            base = self.base if study_file == self.study_file else study_file.parent.resolve()
+            known = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint}
+            write_json(marker, {**known, "base": str(base)})
+
+    @property
+    def base(self) -> Path:
+        """Where the paths in the study's copy start from."""
+        marker = self.path / "run.json"
+        known = read_json(marker) if marker.exists() else {}
+        return Path(known.get("base", self.path.resolve()))
 
     def _clear(self) -> None:
         """Remove a run's own files and no others; the study's copy is about to be replaced."""

@@ -36,8 +36,12 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def load_study(path: Path) -> Study:
-    """The study in `path`, its paths made absolute. Raises `StudyError`, one line."""
+def load_study(path: Path, base: Path | None = None) -> Study:
+    """The study in `path`, its paths made absolute. Raises `StudyError`, one line.
+
+    `base` is for the copy in a run folder: where its paths start from. A model folder that is no
+    longer there is left as written, because what a run has kept does not need it.
+    """
     try:
         content = _Loader(path.read_text(encoding="utf-8")).get_single_data()
     except OSError as error:
@@ -49,7 +53,10 @@ def load_study(path: Path) -> Study:
         raise StudyError(f"study {path} is not valid YAML: {what}") from error
     if not isinstance(content, dict):
         raise StudyError(f"study {path} must be a mapping of keys, got {type(content).__name__}")
-    return _absolute(_checked(content, f"study {path}"), path.parent.resolve())
+    study = _checked(content, f"study {path}")
+    place = path.parent.resolve() if base is None else base
+    model = _model_path(study.engine.model, place, needed=base is None)
+    return _absolute(study, place, model)
 
 
 def _checked(content: dict[str, Any], what: str) -> Study:
@@ -80,8 +87,7 @@ def overridden(study: Study, changes: Mapping[str, Any]) -> Study:
     return _checked(content, "command line")
 
 
-def _absolute(study: Study, base: Path) -> Study:
-    model = _model_path(study.engine.model, base)
+def _absolute(study: Study, base: Path, model: str) -> Study:
     traffic = study.traffic
     if traffic.path is not None:
         traffic = traffic.model_copy(update={"path": str(base / Path(traffic.path).expanduser())})
@@ -112,12 +118,12 @@ def _absolute_silicon(silicon: SiliconSection, base: Path) -> SiliconSection:
     return silicon.model_copy(update=changes)
 
 
-def _model_path(model: str, base: Path) -> str:
+def _model_path(model: str, base: Path, *, needed: bool) -> str:
     """A folder made absolute, or a model name unchanged. Names never start with . / or ~."""
     folder = base / Path(model).expanduser()
     if folder.is_dir():
         return str(folder)
-    if model.startswith((".", "/", "~")):
+    if needed and model.startswith((".", "/", "~")):
         raise StudyError(
             f"engine.model: no such folder {str(folder)!r}; give a folder with a config.json "
             "(relative to the study file) or a model name"

@@ -16,6 +16,7 @@ bootstrap of Barton & Schruben, "Resampling methods for input modeling" (WSC 200
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -35,8 +36,14 @@ def draw_windows(trace: Trace, num_windows: int) -> list[Trace]:
     A request that is drawn again asks for other prefixes than its first copy, as another
     conversation would; prefixes that a block's requests share with each other stay shared.
     """
+    return list(each_window(trace, num_windows))
+
+
+def each_window(trace: Trace, num_windows: int) -> Iterator[Trace]:
+    """The windows of `draw_windows` one by one, for those who need many and none twice."""
     rng = np.random.default_rng(_SEED)
-    return [_draw(trace, rng) for _ in range(num_windows - 1)]
+    for _ in range(num_windows - 1):
+        yield _draw(trace, rng)
 
 
 def _draw(trace: Trace, rng: np.random.Generator) -> Trace:

@@ -39,7 +39,7 @@ def measure_sharing(trace: Trace, probabilities: tuple[float, ...]) -> Sharing |
     if trace.prefix_offsets is None or trace.prefix_block_tokens is None:
         return None
     whole = trace.prompt_tokens // trace.prefix_block_tokens
-    shared, age_s = _seen_before(trace, whole)
+    shared, age_s = seen_before(trace, whole)
     some = whole[1:] > 0
     common = int(shared[1:][some].min(initial=np.iinfo(np.int64).max)) if some.any() else 0
     goes_on = shared > common
@@ -58,8 +58,16 @@ def measure_sharing(trace: Trace, probabilities: tuple[float, ...]) -> Sharing |
     )
 
 
-def _seen_before(trace: Trace, whole: IntArray) -> tuple[IntArray, FloatArray]:
-    """(N,) leading blocks that an earlier prompt had, and seconds since the last such prompt."""
+def seen_before(trace: Trace, whole: IntArray) -> tuple[IntArray, FloatArray]:
+    """(N,) leading blocks that an earlier prompt had, and seconds since the last such prompt.
+
+    Parameters
+    ----------
+    trace
+        With prefixes.
+    whole
+        (N,) leading blocks of each prompt that count.
+    """
     assert trace.prefix_hashes is not None and trace.prefix_offsets is not None
     hashes, offsets = trace.prefix_hashes.tolist(), trace.prefix_offsets
     last: dict[int, float] = {}

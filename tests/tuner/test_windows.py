@@ -7,7 +7,7 @@ import pytest
 
 from profiler.traffic.synthetic import like
 from profiler.traffic.trace import Trace
-from tuner.windows import NUM_BLOCKS, copy_numbers, draw_windows
+from tuner.windows import NUM_BLOCKS, copy_numbers, draw_windows, each_window
 
 
 def numbered(n: int, seed: int, *, prefixes: bool = False) -> Trace:
@@ -57,6 +57,7 @@ def test_windows_are_the_same_ones_every_time() -> None:
     assert [w.digest() for w in few] == [w.digest() for w in many[:2]]
     assert len({w.digest() for w in (trace, *many)}) == 8
     assert draw_windows(trace, 1) == []
+    assert next(each_window(trace, 100)).digest() == few[0].digest()
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -14,6 +14,7 @@ from tuner.cli.dashboard import dashboard
 from tuner.cli.difftest import difftest
 from tuner.cli.export import export
 from tuner.cli.fidelity import fidelity
+from tuner.cli.gate import gate
 from tuner.cli.knobs import knobs
 from tuner.cli.links import links
 from tuner.cli.profile import profile
@@ -21,6 +22,7 @@ from tuner.cli.show import show
 from tuner.cli.simulate import simulate
 from tuner.cli.tune import tune
 from tuner.cli.verdict import verdict
+from tuner.cli.watch import watch
 
 _INTERRUPTED = 130
 
@@ -57,6 +59,8 @@ for command in (
     confirm,
     show,
     export,
+    gate,
+    watch,
     knobs,
     links,
     dashboard,

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from profiler.engine_config import EngineConfig, parse_value
-from profiler.errors import KnobError, ResultsError, StudyError
+from profiler.errors import KnobError, StudyError
 from profiler.latency.base import StepTimeModel, load_latency_model
 from profiler.traffic.trace import Trace
 from profiler.versions import EngineUse, require_checked
 from tuner.cli.console import find_run, print_json, stdout
 from tuner.intervals import odds
-from tuner.results import RunFolder, find_runs
-from tuner.search.objective import Problem, blocks_by_budget, build_problem, not_sampled
+from tuner.results import RunFolder
+from tuner.search.objective import Problem, blocks_by_budget, not_sampled
 from tuner.search.settings import resolve
 from tuner.simulator import Simulation
 from tuner.slo import Limits, Slo
@@ -168,28 +168,20 @@ def from_run(target: Path, folder: RunFolder, chosen: EngineConfig, seed: int) -
 
     Raises `ResultsError` when the run has no profile yet.
     """
-    from profiler.collect import Profile  # heavy: not needed without a study
-    from tuner.study import load_study
+    from tuner.search.kept import load_kept  # heavy: not needed without a study
 
-    study_file = target if target.is_file() else folder.study_file
-    study = load_study(study_file)
-    if study.fleet is not None:
-        raise StudyError(
-            f"{study_file} is a study of a fleet, and this command simulates one engine; take "
-            "`fleet` out and keep a replica's share of the traffic with traffic.share"
-        )
-    place = Path(study.profile.path) if study.profile.path is not None else folder.profile
-    if not (place.exists() and folder.trace.exists()):
-        raise ResultsError(
-            f"{folder.path} holds no profile and traffic yet; run `stallfree tune {target}` first"
-        )
-    measured = Profile.load(place)
-    problem = build_problem(study, Trace.load(folder.trace), measured)
+    run = load_kept(target, folder)
     recommended = None
-    if find_runs(folder.path) == [folder.path]:
-        recommended = EngineConfig.from_settings(folder.load_results().recommended.settings)
-    accepted = study.engine.unchecked
-    return Case(problem, chosen.over(study.fixed), seed, measured.facts, accepted, recommended)
+    if run.finished:
+        recommended = EngineConfig.from_settings(run.results.recommended.settings)
+    return Case(
+        problem=run.problem(),
+        config=chosen.over(run.study.fixed),
+        seed=seed,
+        facts=run.measured.facts,
+        accepted=run.study.engine.unchecked,
+        recommended=recommended,
+    )
 
 
 def trace_problem(

@@ -19,6 +19,8 @@ from tuner.search.pareto import Trial
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 _STUDY = "stallfree"
 _LOCK_TIMEOUT_S = 60.0
+IN_MEMORY = Path(":memory:")
+"""a `database` that is gone with the search, for one worker"""
 
 
 def load_trials(database: Path) -> list[Trial]:

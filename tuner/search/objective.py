@@ -52,6 +52,9 @@ class Problem:
     """of draft tokens, as `simulate` takes it"""
     kv_blocks_by_budget: tuple[tuple[int, int], ...] = ()
     """(token budget, KV blocks), ascending, where the profile knows it; empty: always the same"""
+    first: tuple[Mapping[str, Any], ...] = ()
+    """settings to be tried first, for example the best for other traffic; of each, what the space
+    searches counts"""
 
     @property
     def default(self) -> EngineConfig:
@@ -59,8 +62,9 @@ class Problem:
         return self.fixed
 
     def starts(self) -> Sequence[EngineConfig]:
-        """Nothing but the default is tried first."""
-        return ()
+        """What `first` stands for in the study's space."""
+        searched = ({n: s[n] for n in self.space if s.get(n) is not None} for s in self.first)
+        return [self.candidate(raw) for raw in searched if raw]
 
     def axes(self, chosen: Mapping[str, Any]) -> Mapping[str, Axis]:
         """The study's space, whatever is chosen."""

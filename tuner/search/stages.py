@@ -46,6 +46,8 @@ def run_profile(
         save_profile(measure(study, trace, ui, start), place)
         return Profile.load(place)
     measured = Profile.load(place)
+    if not folder.profile.exists():  # the folder is to hold all that its run rests on
+        save_profile(measured, folder.profile)
     if note := unchecked_note(study, measured.facts):
         ui.stage(note)
     return measured

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from profiler.collect import Profile
 from profiler.collect.silicon import is_predicted
@@ -45,6 +47,8 @@ class TuneOptions:
     fresh: bool = False
     start: StartEngine = start_engine
     """how engines are started"""
+    first: tuple[Mapping[str, Any], ...] = ()
+    """`Problem.first`"""
 
 
 def tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Results:
@@ -63,7 +67,7 @@ def tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Resul
         measured = run_profile(study, folder, trace, ui, options.start)
         if study.fleet is not None:
             return tune_fleet(study, folder, trace, measured, ui)
-        problem = build_problem(study, trace, measured)
+        problem = replace(build_problem(study, trace, measured), first=options.first)
         trials = run_search(study, folder, problem, ui)
         parts = Parts(study, folder, problem, measured, trials)
         if is_predicted(measured.facts) and study.engine.name != REHEARSAL:

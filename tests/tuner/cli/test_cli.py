@@ -30,7 +30,10 @@ def test_traffic_commands_are_mounted(stallfree) -> None:
     assert "inspect" in out and "synth" in out
 
 
-COMMANDS = ["tune", "profile", "simulate", "confirm", "show", "export", "knobs", "dashboard"]
+COMMANDS = [
+    *("tune", "profile", "simulate", "confirm", "show", "export", "gate", "watch", "knobs"),
+    "dashboard",
+]
 
 
 def test_help_lists_the_commands(stallfree) -> None:
