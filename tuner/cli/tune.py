@@ -62,7 +62,7 @@ def tune(
     checked = overridden(load_study(study), changes)
     target_named(checked.export.target)  # said now, not after the search
     folder = run_folder(out, checked.name)
-    compile_simulator(bool(checked.fixed.num_speculative_tokens))
+    compile_simulator(bool(checked.fixed.num_speculative_tokens), checked.fleet is not None)
     options = TuneOptions(study, resume=resume, fresh=fresh)
     results = run(checked, folder, options, RichUi())
     refusal = None

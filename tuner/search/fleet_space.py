@@ -1,7 +1,7 @@
 """What can be chosen of a fleet, as axes that depend on each other, and back to a plan.
 
     mode                     aggregated, disaggregated, mixed
-    gpus                     with `fewest` only: GPUs in use
+    gpus                     with `fewest` only: GPUs in use; no axis for a mode that needs them all
     ROLE.tp                  GPUs per replica of the pool
     ROLE.gpus                share of the GPUs, in units of (budget / its GPUs); the last pool of a
                              mode gets the rest
@@ -76,8 +76,8 @@ class FleetSpace:
             return axes
         mode = chosen["mode"]
         roles = ROLES[mode]
-        if self.fewest:
-            axes["gpus"] = _span(self._least(mode), self.max_gpus)
+        if self.fewest and self._least(mode) < self.max_gpus:
+            axes["gpus"] = Axis(low=self._least(mode), high=self.max_gpus)
         for role in roles:
             axes[f"{role}.tp"] = Axis(choices=list(self.sizes[role]))
             if role != roles[-1]:

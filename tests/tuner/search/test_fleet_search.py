@@ -140,3 +140,11 @@ def test_the_fewest_gpus_that_meet_the_slos(tmp_path: Path) -> None:
     assert best is not None
     assert (best.mode, best.num_gpus) == ("disaggregated", 7)
     assert pick(trials, 1)[0].worth == 1 / 7
+
+
+def test_the_fewest_gpus_where_one_mode_needs_them_all(tmp_path: Path) -> None:
+    """Of four GPUs in pairs, a split fleet has no number to choose and an aggregated one has."""
+    problem = closed_form(space(4, tp=(2,), fewest=True))
+    tried = plans(search(problem, tmp_path / "s.db", SearchOptions(30, 1, 3), silent))
+    counts = {(plan.mode, plan.num_gpus) for plan in tried}
+    assert counts == {("aggregated", 2), ("aggregated", 4), ("disaggregated", 4)}
