@@ -48,6 +48,7 @@ class Regime:
     num_requests: int
     rate_rps: float
     mean_prompt_tokens: float
+    """0 without requests, as the next"""
     mean_output_tokens: float
 
     @property
@@ -55,7 +56,7 @@ class Regime:
         return self.end_s - self.start_s
 
     def take(self, trace: Trace) -> Trace:
-        """Its requests of `trace`, the first at 0 s."""
+        """Its requests of `trace`, the first at 0 s; it must have some."""
         return trace.take(np.arange(self.first, self.first + self.num_requests))
 
 
@@ -90,8 +91,8 @@ def _regime(trace: Trace, first: int, end: int, span: tuple[float, float]) -> Re
         first=first,
         num_requests=num,
         rate_rps=num / duration if duration > 0 else float("inf"),
-        mean_prompt_tokens=float(trace.prompt_tokens[mine].mean()),
-        mean_output_tokens=float(trace.output_tokens[mine].mean()),
+        mean_prompt_tokens=float(trace.prompt_tokens[mine].mean()) if num else 0.0,
+        mean_output_tokens=float(trace.output_tokens[mine].mean()) if num else 0.0,
     )
 
 

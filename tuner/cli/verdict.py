@@ -27,8 +27,8 @@ def verdict(
         int | None, typer.Option(min=1, help="Configurations to search on each side.")
     ] = None,
     workers: Annotated[
-        int, typer.Option(min=1, help="Processes, of the searches and of the map.")
-    ] = 2,
+        int | None, typer.Option(min=1, help="Processes, of the searches and of the map.")
+    ] = None,
     windows: Annotated[
         int, typer.Option(min=1, help="Arrival windows to compare in; 1 for no chance.")
     ] = 16,
@@ -59,6 +59,7 @@ def verdict(
     each regime, and what moving replicas between the pools gains. In every cell the best of a
     short list is chosen again, so that a flip is none of the tuning. Everything is simulated.
     """
+    from profiler.errors import StudyError
     from tuner.cli.console import RichUi, compile_simulator, print_json, run_folder, stderr, stdout
     from tuner.cli.verdict_report import check_picture, print_verdict, save_map
     from tuner.results import RunFolder
@@ -68,7 +69,10 @@ def verdict(
     from tuner.verdict.run import verdict as run
 
     check_picture(plot, with_map=not no_map)
-    study_file = RunFolder(study).study_file if study.is_dir() else study
+    own = RunFolder(study) if study.is_dir() else None
+    if own is not None and out is not None:
+        raise StudyError(f"{study} is a run folder, and keeps its verdict; leave out --out")
+    study_file, base = (study, None) if own is None else (own.study_file, own.base)
     changes = {
         "traffic.path": trace,
         "profile.path": profile,
@@ -76,15 +80,15 @@ def verdict(
         "search.workers": workers,
         "engine.unchecked": unchecked_engine or None,
     }
-    checked = overridden(load_study(study_file), changes)
+    checked = overridden(load_study(study_file, base), changes)
     require_modes(checked)
-    folder = RunFolder(study) if study.is_dir() else run_folder(out, checked.name)
-    compile_simulator()
+    folder = own or run_folder(out, checked.name)
+    compile_simulator(fleet=True)
     settings = JudgeSettings(
         top=top,
         requests=requests,
         windows=windows,
-        workers=workers,
+        workers=checked.search.workers,
         switch_s=switch,
         with_map=not no_map,
         with_regimes=not no_regimes,

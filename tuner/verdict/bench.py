@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from profiler.traffic.trace import Trace
@@ -34,6 +34,8 @@ class Bench:
     """no prompt is stretched beyond it"""
     windows: int = 1
     seed: int = 0
+    rates: Mapping[int, float] = field(default_factory=dict)
+    """piece -> rate of its goodput, where its requests take a part of its time only"""
 
     def __call__(self, option: Option, where: Conditions) -> Score:
         """Score an option; what cannot be simulated scores 0."""
@@ -41,7 +43,7 @@ class Bench:
             metrics = self.metrics(option, where)
         except REFUSED as error:
             return refused(str(error))
-        rate = self.traffic(where).rate_rps
+        rate = self.rates.get(where.piece, self.traffic(where).rate_rps)
         goodput = metrics.slo_attainment * rate / option.plan.num_gpus
         return Score(goodput, metrics.slo_attainment, metrics.worst_violation)
 

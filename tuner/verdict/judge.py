@@ -88,16 +88,19 @@ class Judgement:
 def build_bench(bench: Bench, settings: JudgeSettings) -> tuple[Bench, list[Regime]]:
     """The bench with the pieces of its traffic that a judgement needs, and the regimes.
 
-    Pieces: the traffic, at most `MOST_REQUESTS`; a piece for map and flips; one per regime.
+    Pieces: the traffic, at most `MOST_REQUESTS`; a piece for map and flips; one per regime that has
+    requests.
     Raises `TraceError` for traffic without a rate.
     """
     trace = bench.pieces[0]
     require_rate(trace)
     regimes = find_regimes(trace) if settings.with_regimes else []
-    parts = [regime.take(trace) for regime in regimes]
     pieces = [typical_piece(trace, MOST_REQUESTS), typical_piece(trace, settings.requests)]
-    pieces += [typical_piece(part, settings.requests) for part in parts]
-    return replace(bench, pieces=tuple(pieces), windows=settings.windows), regimes
+    rates = {}
+    for regime in (r for r in regimes if r.num_requests):
+        rates[len(pieces)] = regime.rate_rps
+        pieces.append(typical_piece(regime.take(trace), settings.requests))
+    return replace(bench, pieces=tuple(pieces), rates=rates, windows=settings.windows), regimes
 
 
 def judge(ranked: Sequence[Option], bench: Bench, settings: JudgeSettings, ui: Ui) -> Judgement:
@@ -222,12 +225,14 @@ def _regimes(
     """The best P:D of the best split deployment's settings in each regime."""
     options = thinned(ratios(split), split, MOST_RATIOS)
     known = Evaluations(options, run)
-    where = [replace(OWN, piece=2 + number) for number in range(len(regimes))]
+    busy = [r for r, regime in enumerate(regimes) if regime.num_requests]
+    where = [replace(OWN, piece=2 + number) for number in range(len(busy))]
     with ui.progress(f"{len(options)} ratios in {len(regimes)} regimes") as progress:
         known.need(where, progress)
-    goodput = [[known.score(i, c).goodput for i in range(len(options))] for c in where]
+    goodput = np.zeros((len(regimes), len(options)))
+    goodput[busy] = [[known.score(i, c).goodput for i in range(len(options))] for c in where]
     replicas = [(p.replicas, d.replicas) for p, d in (o.pools for o in options if o.pools)]
-    return plan_ratios(regimes, replicas, np.array(goodput), settings.switch_s)
+    return plan_ratios(regimes, replicas, goodput, settings.switch_s)
 
 
 def _decided(known: Evaluations, bench: Bench, side: Side, headroom: Headroom) -> Decided:

@@ -131,3 +131,17 @@ def test_short_traffic_is_one_regime(num: int) -> None:
 def test_all_at_once_is_one_regime() -> None:
     ones = np.ones(2000, dtype=np.int64)
     assert len(find_regimes(Trace.build(np.zeros(2000), ones, ones))) == 1
+
+
+def idle_between(num: int = 1000) -> Trace:
+    """400 s of traffic, 200 s of none, 400 s of traffic."""
+    times = np.concatenate([np.linspace(0, 399, num), np.linspace(601, 1000, num)])
+    ones = np.ones(2 * num, dtype=np.int64)
+    return Trace.build(times, 100 * ones, 10 * ones)
+
+
+def test_a_stretch_without_requests() -> None:
+    before, idle, after = find_regimes(idle_between())
+    assert (before.num_requests, idle.num_requests, after.num_requests) == (1000, 0, 1000)
+    assert (idle.rate_rps, idle.mean_prompt_tokens, idle.mean_output_tokens) == (0, 0, 0)
+    assert idle.duration_s == pytest.approx(200, abs=10)

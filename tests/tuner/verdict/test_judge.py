@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from made_verdict import (
     FLIP_LENGTH,
@@ -24,11 +25,21 @@ from made_verdict import (
 from profiler.errors import SimulationError, StudyError, TraceError
 from profiler.traffic.trace import Trace
 from tuner.search.progress import SilentUi
+from tuner.verdict.bench import Bench
 from tuner.verdict.conditions import LINK_BANDWIDTH, LOAD, OWN, PROMPT_LENGTH, Conditions
-from tuner.verdict.judge import judge
+from tuner.verdict.judge import JudgeSettings, judge
 from tuner.verdict.margin import compare
 from tuner.verdict.options import Option, Score, refused
 from tuner.verdict.report import UNITS, judgement_dict
+
+QUICK_REGIMES = JudgeSettings(
+    top=1,
+    requests=100,
+    windows=1,
+    workers=1,
+    with_map=False,
+    factors={PROMPT_LENGTH: (1.0,), LINK_BANDWIDTH: (1.0,), LOAD: (1.0,)},
+)
 
 
 def test_the_verdict_is_that_of_the_windows() -> None:
@@ -135,3 +146,18 @@ def test_traffic_without_a_rate() -> None:
     at_once = Trace.build([0.0, 0.0], [10, 10], [10, 10])
     with pytest.raises(TraceError, match="rate"):
         judge(RANKED, FormulaBench((at_once,), SLO, build), QUICK, SilentUi())
+
+
+@pytest.mark.parametrize("num_between", [0, 1, 2])
+def test_a_regime_with_hardly_any_request(num_between: int) -> None:
+    """Its goodput is at its own rate, though its requests may all come at once."""
+    parts = [np.linspace(0, 399, 1000), np.full(num_between, 500.0), np.linspace(601, 1000, 1000)]
+    times = np.concatenate(parts)
+    ones = np.ones(times.size, dtype=np.int64)
+    bench = Bench((Trace.build(times, 100 * ones, 10 * ones),), SLO, build)
+    plain = judgement_dict(judge(RANKED, bench, QUICK_REGIMES, SilentUi()))["regimes"]
+    idle = plain["stretches"][1]
+    assert idle["num_requests"] == num_between
+    assert idle["rate_rps"] == pytest.approx(num_between / 200, rel=0.05)
+    assert idle["goodput_per_gpu_rps"] == pytest.approx(idle["rate_rps"] / 4)
+    assert plain["gain"] == 0, "every ratio serves such traffic"
