@@ -7,10 +7,12 @@ from pathlib import Path
 
 from rich.table import Table
 
+from profiler.errors import LinkError
 from profiler.kv_link.artefact import LinkProfile
 from profiler.kv_link.measure import measure_link
 from tuner.cli.console import RichUi, print_json, stdout
 from tuner.results import DEFAULT_ROOT
+from tuner.whole_files import writing
 
 _MOST_ERROR = 0.25
 
@@ -18,10 +20,13 @@ _MOST_ERROR = 0.25
 def profile_link(out: Path | None, json: bool) -> None:
     """Measure the link of this machine, keep and print it. Raises `StallfreeError` subclasses."""
     ui, place = RichUi(), out or DEFAULT_ROOT / "links" / f"{platform.node()}.json"
+    if place.is_dir():
+        raise LinkError(f"--out is the file of the link, got the folder {place}; give FILE.json")
     ui.stage("measuring NIXL transfers between two processes of this machine")
     with ui.progress("transfers") as progress:
         measured = measure_link(progress=progress)
-    measured.save(place)
+    with writing(place):
+        measured.save(place)
     if json:
         print_json({"link": str(place), **measured.to_dict()})
         return

@@ -160,7 +160,10 @@ def link_named(
 
 
 def _measured(name: str, folder: Path) -> Link:
-    path = folder / Path(name).expanduser()
+    try:
+        path = folder / Path(name).expanduser()
+    except RuntimeError:  # "~somebody" whom the machine does not know
+        path = folder / name
     if not path.exists():
         near = get_close_matches(name.lower(), LINKS, n=3, cutoff=0.0)
         raise LinkError(

@@ -44,6 +44,11 @@ def test_the_link_is_measured_alone(stallfree) -> None:
     assert "--kv-link measures the link alone" in err
 
 
+def test_a_folder_is_no_place_for_a_link(stallfree, tmp_path: Path) -> None:
+    code, _, err = stallfree("profile", "--kv-link", "-o", tmp_path)
+    assert (code, "give FILE.json" in err, err.count("\n")) == (2, True, 1)
+
+
 @pytest.mark.parametrize(("median_s", "agrees"), [(4e-3, True), (8e-3, False)])
 def test_sizes_that_do_not_agree_are_said_to(
     stallfree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, median_s: float, agrees: bool
@@ -59,6 +64,9 @@ def test_sizes_that_do_not_agree_are_said_to(
     assert ("do not agree on one line (up to 50% off)" in " ".join(out.split())) is not agrees
     code, out, _ = stallfree("profile", "--kv-link", "--json", "-o", tmp_path / "link.json")
     assert json.loads(out)["sizes"][1]["median_s"] == median_s
+    (tmp_path / "file").touch()
+    code, _, err = stallfree("profile", "--kv-link", "-o", tmp_path / "file" / "link.json")
+    assert (code, "cannot be written" in err) == (2, True)
 
 
 @pytest.mark.engine

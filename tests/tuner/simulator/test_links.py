@@ -122,6 +122,11 @@ def test_an_unknown_name_gets_the_nearest() -> None:
         link_named("IB-NDR2")
 
 
+def test_a_home_that_is_not_there_is_no_file() -> None:
+    with pytest.raises(LinkError, match="no link and no file is named '~nobody-here/link'"):
+        link_named("~nobody-here/link")
+
+
 def test_the_table_has_a_line_for_each() -> None:
     lines = links_table().splitlines()
     assert len(lines) == 2 + len(LINKS)
