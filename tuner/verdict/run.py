@@ -62,7 +62,11 @@ def verdict(study: Study, folder: RunFolder, options: VerdictOptions, ui: Ui) ->
         problem = fleet_problem(study, folder, trace, measured, ui)
         with ui.progress("preparing the simulator; the first time it is compiled") as progress:
             problem.prepare(progress)
-        ranked = tuned(folder) or searched(study, folder, problem, ui)
+        ranked = tuned(folder)
+        if ranked:
+            ui.stage("the candidates are those of the finished run; nothing is searched")
+        else:
+            ranked = searched(study, folder, problem, ui)
         judgement = judge(ranked, bench_of(problem, study.search.seed), options.settings, ui)
         plain = {
             "study": study.name,

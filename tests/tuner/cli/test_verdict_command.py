@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from profiler.errors import StudyError
 from tuner.cli.verdict_report import gain_sentence, headroom_text, map_cell, print_verdict, sentence
 from tuner.results import RunFolder
+from tuner.schema import Study
+from tuner.search.progress import Ui
+from tuner.verdict.run import VerdictOptions
 
 STUDY = """
 name: tiny
@@ -114,6 +118,31 @@ def test_a_study_without_two_sides(
 def test_a_picture_that_cannot_be(stallfree, study: Path, words: tuple, line: str) -> None:
     code, _, err = stallfree("verdict", study, *words)
     assert (code, line in err) == (2, True)
+
+
+def test_a_run_folder_has_its_own_paths(
+    stallfree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the study's copy start where the study was, and its `search.workers` counts."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    text = STUDY.replace("like: azure-conv-2023,", "path: t.csv,").replace(
+        "trials: 3", "workers: 3"
+    )
+    (folder / "study.yaml").write_text(text)
+    (folder / "run.json").write_text(json.dumps({"base": str(tmp_path)}))
+    asked = []
+    monkeypatch.setattr("tuner.cli.console.compile_simulator", lambda **_: None)
+
+    def stop(study: Study, folder: RunFolder, options: VerdictOptions, ui: Ui) -> None:
+        asked.append((study.traffic.path, folder.path, options.settings.workers))
+        raise StudyError("enough")
+
+    monkeypatch.setattr("tuner.verdict.run.verdict", stop)
+    assert stallfree("verdict", folder)[0] == 2
+    assert asked == [(str(tmp_path / "t.csv"), folder, 3)]
+    code, _, err = stallfree("verdict", folder, "--out", tmp_path / "other")
+    assert (code, "leave out --out" in err) == (2, True)
 
 
 def test_another_schema_version_is_refused(stallfree, tmp_path: Path) -> None:
