@@ -33,7 +33,11 @@ def load_trials(database: Path) -> list[Trial]:
 
 @contextmanager
 def open_study(database: Path) -> Iterator[optuna.Study]:
-    """The study in `database`, made if missing; its connections are closed at the end."""
+    """The study in `database`, made if missing; its connections are closed at the end.
+
+    Optuna says nothing from here on but its errors.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = None
     try:
         storage = optuna.storages.RDBStorage(

@@ -54,7 +54,6 @@ def search(
     Raises `ResultsError` when the database is locked, damaged or cannot grow, and what
     `problem.evaluate` raises for the engine default.
     """
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     with open_study(database) as study:
         release_unfinished(study)
         if not finished_trials(study):
@@ -214,7 +213,6 @@ _worker_life: dict[str, Any] = {}
 
 def _begin_worker(stop: Event, count: Synchronized[int]) -> None:
     begin_worker()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     _worker_life.update(stop=stop, count=count)
 
 
