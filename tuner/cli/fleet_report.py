@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -12,15 +14,13 @@ from tuner.fleet_plan import FleetPlan, plan_of
 from tuner.intervals import odds
 from tuner.results import Results
 
-_BUDGET, _CAP, _SEQS = (
-    "max_num_batched_tokens",
-    "long_prefill_token_threshold",
-    "max_num_seqs",
-)
-_COLUMNS = (
-    "replicas", "tp", "budget", "cap", "sequences", "router", "TTFT p99, ms", "ITL p99, ms",
-    "goodput/s", "per GPU", "meets",
-)  # fmt: skip
+_KNOBS = {
+    "budget": "max_num_batched_tokens",
+    "cap": "long_prefill_token_threshold",
+    "seqs": "max_num_seqs",
+}
+"""column -> setting; a column that no fleet of a table gives is left out"""
+_FIGURES = ("TTFT\np99, ms", "ITL\np99, ms", "good-\nput/s", "per\nGPU")
 MOST_ROWS = 12
 """of the front"""
 
@@ -36,7 +36,8 @@ def print_fleets(results: Results, console: Console) -> None:
 
 def candidates_table(results: Results) -> Table:
     """The engine default and the best few, on all traffic."""
-    table = _table(f"{results.study}: fleets on all traffic; {results.evidence.note}", "")
+    knobs = _knobs([c.plan for c in results.candidates])
+    table = _table(f"{results.study}: fleets on all traffic; {results.evidence.note}", "", knobs)
     for candidate in results.candidates:
         name = "engine default" if candidate is results.candidates[0] else candidate.label
         if candidate.label == results.recommended.label:
@@ -44,12 +45,12 @@ def candidates_table(results: Results) -> Table:
         plan, predicted = candidate.plan, candidate.predicted
         assert plan is not None  # results of fleets
         if predicted is None:
-            table.add_row(name, *_chosen(plan), "-", "-", "-", "-", "refused")
+            table.add_row(name, *_chosen(plan, knobs), *("-" for _ in _FIGURES), "refused")
             continue
         meets = "yes" if predicted["meets_slo"] else "no"
         if predicted["chance"]:
-            meets += f" ({odds(predicted)})"
-        table.add_row(name, *_chosen(plan), *_figures(plan, predicted), meets)
+            meets += f"\n({odds(predicted)})"
+        table.add_row(name, *_chosen(plan, knobs), *_figures(plan, predicted), meets)
     return table
 
 
@@ -60,12 +61,13 @@ def front_table(results: Results) -> Table:
     title = f"front of the search: {len(points)} of {len(results.front)} fleets"
     if len(points) > MOST_ROWS:
         title += f", the first {MOST_ROWS} by goodput per GPU"
-    table = _table(title, "trial")
-    for point in points[:MOST_ROWS]:
-        plan = plan_of(point["settings"])
+    plans = [plan_of(point["settings"]) for point in points[:MOST_ROWS]]
+    knobs = _knobs(plans)
+    table = _table(title, "trial", knobs)
+    for point, plan in zip(points, plans, strict=False):
         assert plan is not None  # results of fleets
         meets = "yes" if point["feasible"] else "no"
-        table.add_row(str(point["number"]), *_chosen(plan), *_figures(plan, point), meets)
+        table.add_row(str(point["number"]), *_chosen(plan, knobs), *_figures(plan, point), meets)
     return table
 
 
@@ -100,18 +102,32 @@ def basis_line(results: Results) -> str:
     )
 
 
-def _table(title: str, first: str) -> Table:
-    table = Table(first, title=title)
-    for name in _COLUMNS:
-        table.add_column(name, justify="left" if name in ("replicas", "router") else "right")
+def _knobs(plans: Sequence[FleetPlan | None]) -> dict[str, str]:
+    """Of `_KNOBS`, those that some pool of the plans gives."""
+    given = {
+        name for plan in plans if plan is not None for pool in plan.pools for name in pool.settings
+    }
+    return {column: name for column, name in _KNOBS.items() if name in given}
+
+
+def _table(title: str, first: str, knobs: Mapping[str, str]) -> Table:
+    """Narrow enough for 80 columns; where it is not, words are broken and figures are not."""
+    table = Table(title=title, box=box.SIMPLE, padding=0)
+    table.add_column(first, overflow="fold", min_width=12 if first == "" else None)
+    table.add_column("replicas", overflow="fold")
+    for name in ("tp", *knobs):
+        table.add_column(name, justify="right", overflow="fold")
+    table.add_column("router", overflow="fold")
+    for name in _FIGURES:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("meets", justify="right", overflow="fold")
     return table
 
 
-def _chosen(plan: FleetPlan) -> tuple[str, ...]:
+def _chosen(plan: FleetPlan, knobs: Mapping[str, str]) -> tuple[str, ...]:
     rules = dict.fromkeys(rule for rule in (plan.router, plan.decode_router) if rule)
     tp = ":".join(str(pool.tp) for pool in plan.pools)
-    each = (plan.each(name) for name in (_BUDGET, _CAP, _SEQS))
-    return (plan.ratio, tp, *each, " / ".join(rules))
+    return (plan.ratio, tp, *(plan.each(name) for name in knobs.values()), " / ".join(rules))
 
 
 def _figures(plan: FleetPlan, metrics: dict[str, Any]) -> tuple[str, ...]:

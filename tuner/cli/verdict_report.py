@@ -74,7 +74,9 @@ def _word(side: str) -> str:
 
 def sides_table(plain: Mapping[str, Any]) -> Table:
     """The best deployment of each side with its figures."""
-    table = Table("", *(_word(side) for side in _SIDES), title="the best of each")
+    table = Table("", title="the best of each")
+    for side in _SIDES:
+        table.add_column(_word(side), overflow="fold")  # a setting's value is never cut off
     sides = [plain[side] for side in _SIDES]
     rows = {
         "GPUs": [str(s["num_gpus"]) for s in sides],

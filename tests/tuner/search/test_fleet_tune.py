@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from profiler.engines.base import Engine, EngineSpec
 from profiler.errors import LinkError, StudyError
 from tuner.candidate import Evidence
 from tuner.cli.app import main
+from tuner.cli.fleet_report import print_fleets
 from tuner.cli.report import print_results, verdict_line
 from tuner.export.targets import render
 from tuner.fleet_plan import plan_of
@@ -101,6 +103,17 @@ def test_what_a_run_of_fleets_holds(results: Results) -> None:
     assert Results.from_dict(json.loads(json.dumps(results.to_dict()))) == results
 
 
+def test_no_figure_is_cut_off_in_80_columns(results: Results) -> None:
+    console = Console(width=80, file=io.StringIO(), record=True)
+    print_fleets(results, console)
+    text = console.export_text()
+    assert "\u2026" not in text
+    for candidate in results.candidates:
+        assert candidate.predicted is not None
+        assert f"{1e3 * candidate.predicted['ttft_p99_s']:,.1f}" in text
+        assert f"{results.per_gpu(candidate):,.3f}" in text
+
+
 def test_resume_adds_nothing(study_file: Path, run: RunFolder, results: Results) -> None:
     options = TuneOptions(study_file, resume=True, start=no_engine)
     again = tune(load_study(study_file), run, options, SilentUi())
@@ -116,7 +129,7 @@ def test_another_fleet_is_another_run(study_file: Path) -> None:
 def test_the_report_is_readable(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
     print_results(results, Console(width=160))
     out = capsys.readouterr().out
-    for text in ("replicas", "per GPU", "engine default", "front of the search", "nothing was"):
+    for text in ("replicas", "engine default", "front of the search", "nothing was"):
         assert text in out
     assert any(f"{p}P:{4 - p}D" in out for p in (1, 2, 3))
     assert "the busiest 100 of" in out
