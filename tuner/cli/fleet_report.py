@@ -75,7 +75,7 @@ def pool_lines(candidate: Candidate) -> list[str]:
     """What each pool of a fleet did, and the settings of its replicas."""
     plan = candidate.plan
     assert plan is not None  # results of fleets
-    lines = [f"{candidate.label}: {plan.mode} on {plan.num_gpus} GPUs, {plan.words()}"]
+    lines = [f"{candidate.label}, {plan.num_gpus} GPUs: {plan.words()}"]
     for pool in plan.pools:
         use = candidate.use.get(pool.role)
         if use is None:

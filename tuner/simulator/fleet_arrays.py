@@ -100,7 +100,7 @@ class Replicas(NamedTuple):
     tokens: IntArray
     """(R,) their prompt tokens"""
     last_key_s: FloatArray
-    """(R,) what the last request it was sent came in order of: see `Slots.give`"""
+    """(R,) what the last request it was sent came in order of: see `fleet_moves.give`"""
 
 
 class Traffic(NamedTuple):

@@ -14,8 +14,8 @@ from profiler.engine_config import EngineConfig
 from profiler.traffic.trace import Trace
 from tests.tuner.drift.made_scrape import metrics_text
 from tuner.results import RunFolder
+from tuner.search.database import load_trials
 from tuner.search.kept import load_kept
-from tuner.search.optimize import load_trials
 from tuner.windows import draw_windows
 
 FEW = ("--trials", 4)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import optuna
 import pytest
-from fleet_cases import ClosedForm, closed_form, space
+from fleet_problems import ClosedForm, closed_form, space
 
 from tuner.fleet_plan import FleetPlan, plan_of
 from tuner.metrics import Metrics

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fleet_cases import closed_form, fleet_problem, space
+from fleet_problems import closed_form, fleet_problem, space
 
 from tuner.fleet_plan import ROLES
 from tuner.search.fleet_space import divide

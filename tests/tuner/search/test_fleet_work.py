@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fleet_cases import RESOLVED, closed_form, fleet_problem, replica, space, traffic
+from fleet_problems import RESOLVED, closed_form, fleet_problem, replica, space, traffic
 
 from profiler.latency.base import load_latency_model
 from profiler.latency.step_time import BatchShape, step_interval

@@ -25,7 +25,7 @@ from tuner.simulator.pool_build import (
 )
 from tuner.simulator.prefix_keys import prefix_blocks
 from tuner.simulator.router import Router
-from tuner.simulator.state import ALL_DONE, SCHEDULE_AT, STUCK, VISIBLE, FloatArray
+from tuner.simulator.state import ALL_DONE, ENDLESS, SCHEDULE_AT, STUCK, VISIBLE, FloatArray
 from tuner.simulator.transfer_arrays import (
     NEXT_END,
     NUM_RELEASED,
@@ -117,6 +117,7 @@ class FleetReference:
         self.requests = build_requests(trace)
         self.router = TwinRouter(fleet.router, self)
         self.ended: list[tuple[float, int]] = []
+        self.endless = False
         self.run()
 
     def run(self) -> None:
@@ -135,6 +136,9 @@ class FleetReference:
                 self.route(waiting.pop(0))
             else:
                 engine.step()
+                if engine.status == ENDLESS:
+                    self.endless = True
+                    return
                 self.look_at(engine)
 
     def route(self, request: Request) -> None:

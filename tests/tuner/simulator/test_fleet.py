@@ -40,9 +40,11 @@ def test_a_fleet_does_what_its_twin_does(seed: int, kind: str, rule: str, decode
     bit."""
     drawn = draw_fleet(seed, kind, rule, decode_rule)
     result = run(drawn)
+    reference = FleetReference(drawn.trace, drawn.fleet, drawn.fails)
+    assert reference.endless == result.endless
     if result.endless:
-        pytest.skip("one of the engines would hang")
-    twin = FleetReference(drawn.trace, drawn.fleet, drawn.fails).requests
+        return
+    twin = reference.requests
     same = np.testing.assert_array_equal
     same(result.replica, [r.first for r in twin])
     same(result.decode_replica, [np.nan if r.decode < 0 else r.decode for r in twin])
@@ -68,6 +70,15 @@ def check_conservation(drawn: DrawnFleet, result: FleetSimulation) -> None:
     assert (drawn.fails & split)[failed].all()
     assert (out.output_tokens[~failed] > 0).all()
     assert out.gap_weight.sum() == (out.output_tokens - 1)[~failed].sum()
+
+
+def test_what_no_pool_takes_is_all_that_there_is() -> None:
+    drawn = draw_fleet(0, "mixed", "least-tokens", "power-of-two")
+    trace = Trace(np.zeros(2), np.array([5000, 6000]), np.array([1, 1]))
+    result = simulate_fleet(trace, drawn.fleet)
+    assert (result.outcomes.status == Status.REJECTED).all()
+    assert np.isnan(result.replica).all()
+    assert result.outcomes.gap_s.size == 0
 
 
 def gaps_of(out: Outcomes) -> tuple[list[float], list[float]]:
