@@ -19,6 +19,7 @@ from tuner.candidate import Evidence
 from tuner.cli.app import main
 from tuner.cli.fleet_report import print_fleets
 from tuner.cli.report import print_results, verdict_line
+from tuner.export.from_results import deployment_of
 from tuner.export.targets import render
 from tuner.fleet_plan import plan_of
 from tuner.results import Results, RunFolder, Verdict
@@ -139,19 +140,24 @@ def test_the_report_is_readable(results: Results, capsys: pytest.CaptureFixture[
 
 def test_what_is_exported(results: Results) -> None:
     together = as_mode(results, "aggregated")
-    files = render(together, "vllm")
     plan = together.recommended.plan
     assert plan is not None
-    assert f"One of {plan.pools[0].replicas} such replicas of 1 GPUs" in files["vllm.yaml"]
-    flags = yaml.safe_load(files["vllm.yaml"])
+    flags = flags_of(together)
     for name, value in plan.pools[0].settings.items():
         assert flags[name.replace("_", "-")] == value
     assert "tensor-parallel-size" not in flags
     on_two = replace(plan, pools=(replace(plan.pools[0], tp=2),)).settings()
     two = replace(together, recommended=replace(together.recommended, settings=on_two))
-    assert yaml.safe_load(render(two, "vllm")["vllm.yaml"])["tensor-parallel-size"] == 2
-    with pytest.raises(StudyError, match=r"one pool of alike replicas.*disaggregated \(.P:.D\)"):
-        render(as_mode(results, "disaggregated"), "vllm")
+    assert flags_of(two)["tensor-parallel-size"] == 2
+    apart = render(deployment_of(as_mode(results, "disaggregated")), "vllm").files
+    assert {"prefill.yaml", "decode.yaml", "router.sh"} <= set(apart)
+
+
+def flags_of(results: Results) -> dict[str, Any]:
+    """The recommended fleet's, which is one pool."""
+    plain = yaml.safe_load(render(deployment_of(results), "vllm").files["vllm.yaml"])
+    assert isinstance(plain, dict)
+    return plain
 
 
 def test_confirming_pretends_nothing(study_file: Path, run: RunFolder) -> None:
@@ -190,8 +196,7 @@ def test_commands(
     plain = json.loads(out)
     assert code == 0 and plain["fleet"]["max_gpus"] == 4
     assert plain["num_gpus"] == 4 and plain["goodput_per_gpu_rps"]["recommended"] > 0
-    exported = plain["recommended"]["settings"]["mode"] == "aggregated"
-    assert (plain["bundle"] is not None) == exported == run.bundle.exists()
+    assert plain["bundle"] == str(run.bundle) and run.bundle.exists()
     code, out, _ = stallfree("show", run.path)
     assert code == 0 and "fleets on all traffic" in out
     for words in (("confirm", study_file, "--out", run.path), ("simulate", study_file)):
