@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, Evidence
 from tuner.fleet_plan import FleetPlan, plan_of
 from tuner.intervals import odds
 from tuner.results import Results
@@ -35,9 +35,11 @@ def print_fleets(results: Results, console: Console) -> None:
 
 
 def candidates_table(results: Results) -> Table:
-    """The engine default and the best few, on all traffic."""
+    """The engine default and the best few, predicted, and rehearsed where they were."""
     knobs = _knobs([c.plan for c in results.candidates])
-    table = _table(f"{results.study}: fleets on all traffic; {results.evidence.note}", "", knobs)
+    title = f"{results.study}: fleets on {_traffic(results)}; {results.evidence.note}"
+    table = _table(title, "", knobs)
+    rehearsed = results.evidence is not Evidence.PREDICTED
     for candidate in results.candidates:
         name = "engine default" if candidate is results.candidates[0] else candidate.label
         if candidate.label == results.recommended.label:
@@ -51,7 +53,30 @@ def candidates_table(results: Results) -> Table:
         if predicted["chance"]:
             meets += f"\n({odds(predicted)})"
         table.add_row(name, *_chosen(plan, knobs), *_figures(plan, predicted), meets)
+        if rehearsed:
+            row = _confirmed(plan, candidate, results.evidence, len(_chosen(plan, knobs)))
+            table.add_row(*row, end_section=True)
     return table
+
+
+def _traffic(results: Results) -> str:
+    """What the figures of the candidates are of."""
+    assert results.fleet is not None  # results of fleets
+    replayed = results.fleet.get("rehearsed")
+    if replayed is None:
+        return "all traffic"
+    return f"the first {replayed['requests']:,} requests, {replayed['rounds']} rounds"
+
+
+def _confirmed(
+    plan: FleetPlan, candidate: Candidate, evidence: Evidence, num_chosen: int
+) -> tuple[str, ...]:
+    """The row under a candidate's predicted one; the columns of what was chosen stay empty."""
+    seen, blank = candidate.measured, ("",) * num_chosen
+    if seen is None:
+        return (f"  not {evidence}", *blank, *("-" for _ in _FIGURES), "")
+    meets = "yes" if seen["meets_slo"] else "no"
+    return (f"  {evidence}", *blank, *_figures(plan, seen), meets)
 
 
 def front_table(results: Results) -> Table:
