@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from profiler.collect.artefact import FACTS
 from profiler.traffic.trace import Trace
 from tuner.export.canary import alert_rules, canary_plan
@@ -83,12 +85,14 @@ def emit_bundle(folder: RunFolder, results: Results, target: str) -> Path:
 def launch_plan(folder: RunFolder, pick: str, replayed_s: float) -> LaunchPlan:
     """What `tuner.export.launch.launch` needs: the first `replayed_s` seconds of the run's traffic.
 
-    Raises `ResultsError`, `StudyError` and `TraceError`.
+    Of several replicas one is launched, with every so-manieth request, as one in turn gets. Raises
+    `ExportError`, `ResultsError`, `StudyError` and `TraceError`.
     """
     results = folder.load_results()
-    trace = Trace.load(folder.trace).slice(0.0, replayed_s)
-    slo = Slo.build(trace.class_names, {}, results.slo)
     deployment = deployment_of(results, pick)
+    trace = Trace.load(folder.trace).slice(0.0, replayed_s)
+    trace = trace.take(np.arange(0, trace.num_requests, deployment.num_replicas))
+    slo = Slo.build(trace.class_names, {}, results.slo)
     return LaunchPlan(deployment, picked(results, pick), trace, slo)
 
 

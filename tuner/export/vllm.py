@@ -17,6 +17,7 @@ from tuner.export.words import comment, flag_words, shell_lines, yaml_text
 
 HOST_VARIABLE = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 PORT_VARIABLE = "VLLM_NIXL_SIDE_CHANNEL_PORT"
+_ROUTER_FILE = "router.sh"
 
 
 def render(deployment: Deployment) -> Rendering:
@@ -29,11 +30,20 @@ def render(deployment: Deployment) -> Rendering:
         if variables := environment_of(pool):
             files[environment] = "".join(f"{k}={v}\n" for k, v in variables.items())
     if deployment.has_choice:
-        files["router.sh"] = _router_file(deployment)
+        files[_ROUTER_FILE] = _router_file(deployment)
     notes = [f"Every file needs vLLM {deployment.engine_version}."]
     if deployment.has_choice:
         notes.append("Start each pool's command once per replica, then router.sh (vllm-router).")
     return rendering(deployment, files, _fates(deployment), *notes)
+
+
+def start_commands(deployment: Deployment) -> tuple[str, ...]:
+    """Shell commands that start every replica with its environment, and the router."""
+    scripts = [(_names(deployment, pool)[1], pool.replicas) for pool in deployment.pools]
+    if not deployment.has_choice:
+        return (f"sh {scripts[0][0]}",)
+    replicas = [f"sh {name} # on each of its {number} replicas" for name, number in scripts]
+    return (*replicas, f"sh {_ROUTER_FILE}")
 
 
 def _names(deployment: Deployment, pool: EnginePool) -> tuple[str, str, str]:

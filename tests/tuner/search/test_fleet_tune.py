@@ -17,7 +17,8 @@ from profiler.errors import LinkError, StudyError
 from tuner.candidate import Evidence
 from tuner.cli.app import main
 from tuner.cli.report import print_results, verdict_line
-from tuner.export.targets import render
+from tuner.export.bundle import BundleOptions, bundle
+from tuner.export.from_results import deployment_of
 from tuner.fleet_plan import plan_of
 from tuner.results import Results, RunFolder, Verdict
 from tuner.search.progress import SilentUi
@@ -125,20 +126,17 @@ def test_the_report_is_readable(results: Results, capsys: pytest.CaptureFixture[
 
 
 def test_what_is_exported(results: Results) -> None:
-    together = as_mode(results, "aggregated")
-    files = render(together, "vllm")
-    plan = together.recommended.plan
-    assert plan is not None
-    assert f"One of {plan.pools[0].replicas} such replicas of 1 GPUs" in files["vllm.yaml"]
-    flags = yaml.safe_load(files["vllm.yaml"])
-    for name, value in plan.pools[0].settings.items():
-        assert flags[name.replace("_", "-")] == value
-    assert "tensor-parallel-size" not in flags
-    on_two = replace(plan, pools=(replace(plan.pools[0], tp=2),)).settings()
-    two = replace(together, recommended=replace(together.recommended, settings=on_two))
-    assert yaml.safe_load(render(two, "vllm")["vllm.yaml"])["tensor-parallel-size"] == 2
-    with pytest.raises(StudyError, match=r"one pool of alike replicas.*disaggregated \(.P:.D\)"):
-        render(as_mode(results, "disaggregated"), "vllm")
+    for mode in ("aggregated", "disaggregated"):
+        of_mode = as_mode(results, mode)
+        plan = of_mode.recommended.plan
+        assert plan is not None
+        pools = deployment_of(of_mode).pools
+        for pool, setup in zip(pools, plan.pools, strict=True):
+            assert (pool.label, pool.replicas) == (setup.role, setup.replicas)
+            for name, value in setup.settings.items():
+                assert pool.flags[name.replace("_", "-")] == value
+    page = bundle(of_mode, BundleOptions())["EVIDENCE.md"]
+    assert "by its figures, 1 GB/s, 1e+03 us" in page and plan.words() in page
 
 
 def test_confirming_pretends_nothing(study_file: Path, run: RunFolder) -> None:
@@ -160,7 +158,7 @@ def test_an_unknown_link_is_found_before_the_search(study_file: Path, tmp_path: 
 def test_commands(
     study_file: Path,
     run: RunFolder,
-    results: Results,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -177,8 +175,9 @@ def test_commands(
     plain = json.loads(out)
     assert code == 0 and plain["fleet"]["max_gpus"] == 4
     assert plain["num_gpus"] == 4 and plain["goodput_per_gpu_rps"]["recommended"] > 0
-    exported = plain["recommended"]["settings"]["mode"] == "aggregated"
-    assert (plain["bundle"] is not None) == exported == run.bundle.exists()
+    assert plain["bundle"] == str(run.bundle) and (run.bundle / "EVIDENCE.md").exists()
+    code, out, _ = stallfree("export", run.path, "--pick", "1", "--json", "-o", tmp_path / "b")
+    assert code == 0 and "EVIDENCE.md" in json.loads(out)["files"]
     code, out, _ = stallfree("show", run.path)
     assert code == 0 and "fleets on all traffic" in out
     for words in (("confirm", study_file, "--out", run.path), ("simulate", study_file)):
