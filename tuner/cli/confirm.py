@@ -28,7 +28,14 @@ def confirm(
     `tune` does this itself; use it to measure more candidates or more rounds. Replays that are
     already kept are not repeated unless asked for.
     """
-    from tuner.cli.console import RichUi, compile_simulator, print_json, run_folder, stdout
+    from tuner.cli.console import (
+        RichUi,
+        compile_simulator,
+        print_bundle,
+        print_json,
+        run_folder,
+        stdout,
+    )
     from tuner.cli.report import print_results
     from tuner.export.bundle import emit_bundle
     from tuner.export.targets import target_named
@@ -45,8 +52,9 @@ def confirm(
     folder = run_folder(out, checked.name)
     compile_simulator(bool(checked.fixed.num_speculative_tokens))
     results = confirm_again(checked, folder, RichUi(), again=again)
-    emit_bundle(folder, results, checked.export.target)
+    refusal = emit_bundle(folder, results, checked.export.target)
     if json:
-        print_json(results.to_dict())
-    else:
-        print_results(results, stdout)
+        print_json({**results.to_dict(), "bundle": None if refusal else str(folder.bundle)})
+        return
+    print_results(results, stdout)
+    print_bundle(folder, refusal)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from profiler.errors import ExportError
 from tuner.cli.options import UncheckedOption
 
 
@@ -42,7 +41,15 @@ def tune(
 
     Everything is kept in the run folder as soon as it is done: a killed run goes on with --resume.
     """
-    from tuner.cli.console import RichUi, compile_simulator, print_json, run_folder, stderr, stdout
+    from tuner.cli.console import (
+        RichUi,
+        compile_simulator,
+        print_bundle,
+        print_json,
+        run_folder,
+        stderr,
+        stdout,
+    )
     from tuner.cli.report import print_results
     from tuner.export.bundle import emit_bundle
     from tuner.export.targets import target_named
@@ -65,16 +72,10 @@ def tune(
     compile_simulator(bool(checked.fixed.num_speculative_tokens))
     options = TuneOptions(study, resume=resume, fresh=fresh)
     results = run(checked, folder, options, RichUi())
-    refusal = None
-    try:
-        emit_bundle(folder, results, checked.export.target)
-    except ExportError as error:  # the search has not been in vain
-        refusal = str(error)
-        folder.forget_bundle()
+    refusal = emit_bundle(folder, results, checked.export.target)
     if json:
         print_json({**results.to_dict(), "bundle": None if refusal else str(folder.bundle)})
         return
     print_results(results, stdout)
-    where = f"No bundle: {refusal}" if refusal else f"Bundle: {folder.bundle}"
-    stdout.print(where, highlight=False, soft_wrap=True)
+    print_bundle(folder, refusal)
     stderr.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)

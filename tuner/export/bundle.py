@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from profiler.collect.artefact import FACTS
+from profiler.errors import ExportError
 from profiler.traffic.trace import Trace
 from tuner.export.canary import alert_rules, canary_plan
 from tuner.export.emit import emit
@@ -77,9 +78,18 @@ def bundle(
     return files
 
 
-def emit_bundle(folder: RunFolder, results: Results, target: str) -> Path:
-    """Write the recommended configuration for `target` into the run folder; returns where."""
-    return emit(bundle(results, BundleOptions(target), held_out_of(folder)), folder.bundle)
+def emit_bundle(folder: RunFolder, results: Results, target: str) -> str | None:
+    """Write the recommended configuration for `target` into the run folder.
+
+    Returns why the target cannot run it, in which case no bundle is left, not an earlier one
+    either: the run has not been in vain. None when it is written.
+    """
+    try:
+        emit(bundle(results, BundleOptions(target), held_out_of(folder)), folder.bundle)
+    except ExportError as error:
+        folder.forget_bundle()
+        return str(error)
+    return None
 
 
 def launch_plan(folder: RunFolder, pick: str, replayed_s: float) -> LaunchPlan:

@@ -118,7 +118,7 @@ def _fleet(results: Results, pick: Pick) -> list[str]:
     if plan.decode_router is not None and link:
         lines.append(
             f"- Link assumed: {link['name'] or 'by its figures'}, {1e-9 * link['bytes_per_s']:.3g} "
-            f"GB/s, {1e6 * link['latency_s']:.3g} us."
+            f"GB/s, {1e3 * link['latency_s']:.3g} ms."
         )
     return lines
 

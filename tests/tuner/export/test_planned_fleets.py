@@ -28,14 +28,14 @@ from tests.tuner.export.planned import (
 )
 from tests.tuner.export.rule_check import load_rules, problems
 from tests.tuner.export.test_target_rules import TABLES, validate
-from tuner.export.bundle import BundleOptions, bundle
+from tuner.export.bundle import BundleOptions, bundle, emit_bundle
 from tuner.export.deployment import Role
 from tuner.export.from_results import deployment_of, picked
 from tuner.export.launch import LaunchPlan, compare
 from tuner.export.settings_report import Outcome
 from tuner.export.targets import TARGETS, render
 from tuner.fleet_plan import FleetPlan, PoolSetup
-from tuner.results import Results
+from tuner.results import Results, RunFolder
 
 CASES = [(target, name) for target in TARGETS for name in PLANS]
 
@@ -97,7 +97,7 @@ def test_the_bundle_of_a_fleet_is_whole(target: str, name: str, tmp_path: Path) 
     files = bundle(run_of(PLANS[name]), BundleOptions(target, current=current))
     page = files["EVIDENCE.md"]
     assert PLANS[name].words() in page and DEFAULT.words() in page
-    assert ("ib-ndr, 50 GB/s, 10 us" in page) == (name == "pd")
+    assert ("ib-ndr, 50 GB/s, 0.01 ms" in page) == (name == "pd")
     assert "nothing was measured" in page
     for setup in PLANS[name].pools:
         assert f"{setup.role} system = {setup.system}" in page
@@ -152,6 +152,28 @@ def test_a_mixed_fleet_is_refused_in_one_line() -> None:
     with pytest.raises(ExportError, match="pick a trial of another mode") as caught:
         bundle(run_of(MIXED), BundleOptions("kubernetes"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_refused_fleet_leaves_no_earlier_bundle(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert emit_bundle(folder, run_of(SPLIT), "vllm") is None
+    assert (folder.bundle / "decode.yaml").exists()
+    refusal = emit_bundle(folder, run_of(MIXED), "vllm")
+    assert refusal is not None and "exactly these two pools" in refusal
+    assert not folder.bundle.exists()
+
+
+def test_names_of_variables_are_no_commands() -> None:
+    run = run_of(TOGETHER)
+    engine = run.engine | {"environment": {"A; touch b; C": "1"}}
+    with pytest.raises(ExportError, match="letters, digits and underscores"):
+        deployment_of(replace(run, engine=engine))
+
+
+def test_compose_has_addresses_for_so_many() -> None:
+    plan = replace(DEFAULT, pools=(replace(DEFAULT.pools[0], replicas=246),))
+    with pytest.raises(ExportError, match="at most 245 replicas"):
+        render(deployment_of(run_of(plan)), "compose")
 
 
 def searched(fewest: bool = False) -> Results:

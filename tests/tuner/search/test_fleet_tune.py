@@ -14,10 +14,11 @@ from rich.console import Console
 
 from profiler.engines.base import Engine, EngineSpec
 from profiler.errors import LinkError, StudyError
+from profiler.traffic.trace import Trace
 from tuner.candidate import Evidence
 from tuner.cli.app import main
 from tuner.cli.report import print_results, verdict_line
-from tuner.export.bundle import BundleOptions, bundle
+from tuner.export.bundle import BundleOptions, bundle, launch_plan
 from tuner.export.from_results import deployment_of
 from tuner.fleet_plan import plan_of
 from tuner.results import Results, RunFolder, Verdict
@@ -136,7 +137,16 @@ def test_what_is_exported(results: Results) -> None:
             for name, value in setup.settings.items():
                 assert pool.flags[name.replace("_", "-")] == value
     page = bundle(of_mode, BundleOptions())["EVIDENCE.md"]
-    assert "by its figures, 1 GB/s, 1e+03 us" in page and plan.words() in page
+    assert "by its figures, 1 GB/s, 1 ms" in page and plan.words() in page
+
+
+def test_one_replica_is_launched_with_its_share(run: RunFolder, results: Results) -> None:
+    plan, trace = launch_plan(run, "0", 10.0), Trace.load(run.trace).slice(0.0, 10.0)
+    assert plan.deployment.num_replicas == 4  # the engine default
+    assert plan.trace.num_requests == -(-trace.num_requests // 4)
+    assert plan.trace.prompt_tokens.tolist() == trace.prompt_tokens[::4].tolist()
+    assert plan.settings == {"max_model_len": 4096}
+    assert plan.resolved == results.default.resolved["aggregated"]
 
 
 def test_confirming_pretends_nothing(study_file: Path, run: RunFolder) -> None:
