@@ -77,7 +77,7 @@ def command_file(deployment: Deployment, pool: EnginePool) -> str:
     if pool.kv_transfer is not None:
         why = "address of this machine that the other replicas reach, not a name"
         exports.append(f'export {HOST_VARIABLE}="${{{HOST_VARIABLE}:?{why}}}"')
-    return _script(deployment, exports, command_words(deployment, pool), head=3)
+    return _script(deployment, exports, shell_lines(command_words(deployment, pool), 3))
 
 
 def _router_file(deployment: Deployment) -> str:
@@ -94,12 +94,13 @@ def _router_file(deployment: Deployment) -> str:
         for name in names
     ]
     urls = {label: [f"${name}" for name in names] for label, names in variables.items()}
-    return _script(deployment, asked, router_words(deployment, urls), head=1)
+    lines = shell_lines(router_words(deployment, urls), 1, [u for of in urls.values() for u in of])
+    return _script(deployment, asked, lines)
 
 
-def _script(deployment: Deployment, before: list[str], words: list[str], head: int) -> str:
-    """A shell script that runs `before`, then becomes the command `words`."""
-    first, *rest = shell_lines(words, head)
+def _script(deployment: Deployment, before: list[str], lines: list[str]) -> str:
+    """A shell script that runs `before`, then becomes the command of `lines`."""
+    first, *rest = lines
     command = " \\\n    ".join(["exec " + first, *rest, '"$@"'])
     top = comment(deployment.evidence) + "set -eu"
     return "\n".join(["#!/bin/sh", top, *before, command]) + "\n"

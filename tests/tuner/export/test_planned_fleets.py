@@ -170,6 +170,13 @@ def test_names_of_variables_are_no_commands() -> None:
         deployment_of(replace(run, engine=engine))
 
 
+def test_a_flag_is_no_variable_of_the_shell() -> None:
+    run = run_of(TOGETHER)
+    engine = run.engine | {"args": {"api-key": "$HOME"}}
+    files = render(deployment_of(replace(run, engine=engine)), "vllm").files
+    assert "--api-key '$HOME'" in files["command.sh"]
+
+
 def test_compose_has_addresses_for_so_many() -> None:
     plan = replace(DEFAULT, pools=(replace(DEFAULT.pools[0], replicas=246),))
     with pytest.raises(ExportError, match="at most 245 replicas"):
