@@ -34,6 +34,10 @@ def render(deployment: Deployment) -> Rendering:
     notes = [f"Every file needs vLLM {deployment.engine_version}."]
     if deployment.has_choice:
         notes.append("Start each pool's command once per replica, then router.sh (vllm-router).")
+        notes.append(
+            "Replicas on one machine: give each its own --port and CUDA_VISIBLE_DEVICES"
+            + (f", and {PORT_VARIABLE}s as far apart as it has GPUs." if deployment.is_pd else ".")
+        )
     return rendering(deployment, files, _fates(deployment), *notes)
 
 
@@ -73,8 +77,10 @@ def environment_of(pool: EnginePool) -> dict[str, str]:
 
 def command_file(deployment: Deployment, pool: EnginePool) -> str:
     """A shell script with the full command line; further arguments are appended."""
-    exports = [f"export {k}={shlex.quote(v)}" for k, v in environment_of(pool).items()]
+    exports = [f"export {k}={shlex.quote(v)}" for k, v in pool.environment.items()]
     if pool.kv_transfer is not None:
+        port = pool.kv_transfer.side_channel_port
+        exports.append(f'export {PORT_VARIABLE}="${{{PORT_VARIABLE}:-{port}}}"')
         why = "address of this machine that the other replicas reach, not a name"
         exports.append(f'export {HOST_VARIABLE}="${{{HOST_VARIABLE}:?{why}}}"')
     return _script(deployment, exports, shell_lines(command_words(deployment, pool), 3))
