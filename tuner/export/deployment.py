@@ -136,8 +136,10 @@ class Deployment:
     def image(self) -> str:
         """vLLM's own image of this version."""
         name = "vllm/vllm-openai" if self.has_gpus else "vllm/vllm-openai-cpu"
-        known = self.engine_version != UNKNOWN
-        return f"{name}:v{self.engine_version.split('+')[0]}" if known else f"{name}:{UNKNOWN}"
+        public = self.engine_version.split("+")[0]
+        if re.fullmatch(r"\d+\.\d+", public):  # of a prediction; images have three numbers
+            public += ".0"
+        return f"{name}:{UNKNOWN}" if public == UNKNOWN else f"{name}:v{public}"
 
     def pool_with(self, role: Role) -> EnginePool:
         """The only pool of a prefill:decode deployment with this role."""

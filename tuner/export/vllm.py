@@ -95,7 +95,7 @@ def _router_file(deployment: Deployment) -> str:
         for pool in deployment.pools
     }
     asked = [
-        f': "${{{name}:?URL of a {label} replica, such as http://10.0.0.1:{PORT}}}"'
+        f': "${{{name}:?URL of a replica of {label}, such as http://10.0.0.1:{PORT}}}"'
         for label, names in variables.items()
         for name in names
     ]

@@ -170,6 +170,15 @@ def test_names_of_variables_are_no_commands() -> None:
         deployment_of(replace(run, engine=engine))
 
 
+@pytest.mark.parametrize(
+    ("version", "tag"),
+    [("0.32", "v0.32.0"), ("0.32.1+cu129", "v0.32.1"), ("0.33.0rc1", "v0.33.0rc1")],
+)
+def test_the_image_of_a_version(version: str, tag: str) -> None:
+    deployment = replace(deployment_of(run_of(TOGETHER)), engine_version=version)
+    assert deployment.image == f"vllm/vllm-openai:{tag}"
+
+
 def test_a_flag_is_no_variable_of_the_shell() -> None:
     run = run_of(TOGETHER)
     engine = run.engine | {"args": {"api-key": "$HOME"}}
