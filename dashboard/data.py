@@ -71,7 +71,7 @@ def confirmed(results: Results) -> pd.DataFrame:
             "candidate": c.label,
             "role": _role(results, c),
             "source": source,
-            **_fleet(results, c),
+            **_fleet(c, metrics),
             **_figures(metrics),
         }
         for c in results.candidates
@@ -85,7 +85,7 @@ def confirmed(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _fleet(results: Results, candidate: Candidate) -> dict[str, Any]:
+def _fleet(candidate: Candidate, metrics: dict[str, Any]) -> dict[str, Any]:
     """What a fleet is, and its goodput per GPU; nothing for one engine."""
     plan = candidate.plan
     if plan is None:
@@ -93,7 +93,7 @@ def _fleet(results: Results, candidate: Candidate) -> dict[str, Any]:
     return {
         "fleet": plan.words(),
         "GPUs": plan.num_gpus,
-        "goodput per GPU": results.per_gpu(candidate),
+        "goodput per GPU": metrics["goodput_rps"] / plan.num_gpus,
     }
 
 

@@ -20,6 +20,8 @@ ROLES = {
     MIXED: (AGGREGATED, PREFILL, DECODE),
 }
 """mode -> roles of its pools"""
+MOST_REHEARSED = 4
+"""replicas of a fleet that can be rehearsed: so many real engines two cores carry"""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,10 @@ class FleetPlan:
     def num_gpus(self) -> int:
         """GPUs in use; a budget that no pool can use whole leaves some."""
         return sum(pool.num_gpus for pool in self.pools)
+
+    @property
+    def num_replicas(self) -> int:
+        return sum(pool.replicas for pool in self.pools)
 
     def pool(self, role: str) -> PoolSetup | None:
         """The pool of `role`, if the mode has one."""

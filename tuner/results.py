@@ -1,4 +1,4 @@
-"""Run folders: the only module that knows result file names and schema versions.
+"""Run folders: the only module that knows where results are and their schema versions.
 
     run.json            schema version, fingerprint of the study, folder that its paths start from
     study.yaml          copy of the study file
@@ -6,7 +6,7 @@
     study.db            every trial (SQLite, Optuna's schema)
     profile/            the profile artefact (`profiler.collect.Profile`)
     replicas/KIND/      of a fleet: the same for each other GPU and tensor-parallel size
-    confirm/KEY/ROUND/  one replay: replay.json, raw.parquet, corrected.parquet
+    confirm/KEY/ROUND/  one replay (`tuner.saved_replay`)
     results.json        the outcome
     search-SIDE.db      every trial of one side, where a verdict searched
     verdict.json        aggregated or disaggregated (`tuner.verdict.report`)
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from profiler.errors import ResultsError
-from profiler.outcomes import Outcomes
 from tuner.candidate import Candidate, Evidence
-from tuner.whole_files import read_json, whole_folder, write_json, write_text, writing
+from tuner.saved_replay import SavedReplay
+from tuner.whole_files import read_json, write_json, write_text, writing
 
 SCHEMA_VERSION = 3
 VERDICT_VERSION = 1
@@ -128,15 +128,6 @@ class Results:
             raise ResultsError(
                 f"results.json is damaged ({error!r}); run again with --resume"
             ) from error
-
-
-@dataclass(frozen=True)
-class SavedReplay:
-    """One replay of one configuration, as kept in the run folder."""
-
-    facts: dict[str, Any]
-    raw: Outcomes
-    corrected: Outcomes
 
 
 @dataclass(frozen=True)
@@ -283,22 +274,14 @@ class RunFolder:
 
     def save_replay(self, key: str, round_: int, replay: SavedReplay) -> None:
         """Keep one replay of the configuration called `key`."""
-        place = self.path / "confirm" / key / str(round_)
-        with writing(place), whole_folder(place) as folder:
-            replay.raw.save(folder / "raw.parquet")
-            replay.corrected.save(folder / "corrected.parquet")
-            write_json(folder / "replay.json", replay.facts)
+        replay.save(self._replay(key, round_))
 
     def load_replay(self, key: str, round_: int) -> SavedReplay | None:
         """What `save_replay` kept, or None."""
-        folder = self.path / "confirm" / key / str(round_)
-        if not folder.exists():
-            return None
-        return SavedReplay(
-            facts=read_json(folder / "replay.json"),
-            raw=Outcomes.load(folder / "raw.parquet"),
-            corrected=Outcomes.load(folder / "corrected.parquet"),
-        )
+        return SavedReplay.load(self._replay(key, round_))
+
+    def _replay(self, key: str, round_: int) -> Path:
+        return self.path / "confirm" / key / str(round_)
 
 
 def find_runs(root: Path) -> list[Path]:

@@ -25,8 +25,9 @@ from profiler.traffic.readers import read_trace
 from profiler.traffic.trace import Trace
 from tuner.candidate import Candidate
 from tuner.results import RunFolder
-from tuner.search.confirm import Plan, confirm, engines
+from tuner.search.confirm import Plan, confirm
 from tuner.search.progress import SilentUi
+from tuner.search.rounds import engines
 from tuner.slo import Limits, Slo
 
 RATE_RPS = float(os.environ.get("REHEARSAL_RPS", "24"))

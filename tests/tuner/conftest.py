@@ -11,7 +11,8 @@ from profiler.outcomes import TokenTimes, outcomes_from_token_times
 from tuner.candidate import Candidate, Evidence
 from tuner.intervals import over_windows
 from tuner.metrics import compute
-from tuner.results import Results, SavedReplay, Verdict
+from tuner.results import Results, Verdict
+from tuner.saved_replay import SavedReplay
 from tuner.slo import Limits, Slo
 
 SLO = Slo(("default",), (Limits(ttft_p99_s=1.0, itl_p99_s=0.1),))

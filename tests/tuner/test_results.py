@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import ResultsError
-from tuner.results import Results, RunFolder, SavedReplay, find_runs
+from tuner.results import Results, RunFolder, find_runs
+from tuner.saved_replay import SavedReplay
 from tuner.whole_files import read_json, whole_folder, write_json, writing
 
 

@@ -26,18 +26,11 @@ def confirm(
     """Replay the best candidates and the engine default on the real engine, decide, and export.
 
     `tune` does this itself; use it to measure more candidates or more rounds. Replays that are
-    already kept are not repeated unless asked for.
+    already kept are not repeated unless asked for. Of a fleet, at most 4 replicas are rehearsed:
+    the engine default, the recommended fleet and the best of each other mode.
     """
-    from tuner.cli.console import (
-        RichUi,
-        compile_simulator,
-        print_bundle,
-        print_json,
-        run_folder,
-        stdout,
-    )
-    from tuner.cli.report import print_results
-    from tuner.export.bundle import emit_bundle
+    from tuner.cli.console import RichUi, compile_simulator, run_folder
+    from tuner.cli.finished import export_and_print
     from tuner.export.targets import target_named
     from tuner.search.tune import confirm_again
     from tuner.study import load_study, overridden
@@ -52,9 +45,4 @@ def confirm(
     folder = run_folder(out, checked.name)
     compile_simulator(bool(checked.fixed.num_speculative_tokens))
     results = confirm_again(checked, folder, RichUi(), again=again)
-    refusal = emit_bundle(folder, results, checked.export.target)
-    if json:
-        print_json({**results.to_dict(), "bundle": None if refusal else str(folder.bundle)})
-        return
-    print_results(results, stdout)
-    print_bundle(folder, refusal)
+    export_and_print(folder, results, checked.export.target, as_json=json)

@@ -69,12 +69,6 @@ def print_json(plain: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(plain, indent=2, allow_nan=False, default=str) + "\n")
 
 
-def print_bundle(folder: RunFolder, refusal: str | None) -> None:
-    """Where a run's bundle is, or why there is none."""
-    where = f"No bundle: {refusal}" if refusal else f"Bundle: {folder.bundle}"
-    stdout.print(where, highlight=False, soft_wrap=True)
-
-
 def run_folder(out: Path | None, study_name: str) -> RunFolder:
     """The folder given, else `stallfree-runs/<study name>` under the current directory."""
     return RunFolder(out if out is not None else DEFAULT_ROOT / study_name)

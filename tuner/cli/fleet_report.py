@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, Evidence
 from tuner.fleet_plan import FleetPlan, plan_of
 from tuner.intervals import odds
 from tuner.results import Results
@@ -35,8 +35,9 @@ def print_fleets(results: Results, console: Console) -> None:
 
 
 def candidates_table(results: Results) -> Table:
-    """The engine default and the best few, on all traffic."""
-    table = _table(f"{results.study}: fleets on all traffic; {results.evidence.note}", "")
+    """The engine default and the best few, predicted, and rehearsed where they were."""
+    table = _table(f"{results.study}: fleets on {_traffic(results)}; {results.evidence.note}", "")
+    rehearsed = results.evidence is not Evidence.PREDICTED
     for candidate in results.candidates:
         name = "engine default" if candidate is results.candidates[0] else candidate.label
         if candidate.label == results.recommended.label:
@@ -50,7 +51,28 @@ def candidates_table(results: Results) -> Table:
         if predicted["chance"]:
             meets += f" ({odds(predicted)})"
         table.add_row(name, *_chosen(plan), *_figures(plan, predicted), meets)
+        if rehearsed:
+            table.add_row(*_confirmed(plan, candidate, results.evidence), end_section=True)
     return table
+
+
+def _traffic(results: Results) -> str:
+    """What the figures of the candidates are of."""
+    assert results.fleet is not None  # results of fleets
+    replayed = results.fleet.get("rehearsed")
+    if replayed is None:
+        return "all traffic"
+    return f"the first {replayed['requests']:,} requests, {replayed['rounds']} rounds"
+
+
+def _confirmed(plan: FleetPlan, candidate: Candidate, evidence: Evidence) -> tuple[str, ...]:
+    """The row under a candidate's predicted one."""
+    seen = candidate.measured
+    blank = ("",) * len(_chosen(plan))
+    if seen is None:
+        return (f"  not {evidence}", *blank, "-", "-", "-", "-", "")
+    meets = "yes" if seen["meets_slo"] else "no"
+    return (f"  {evidence}", *blank, *_figures(plan, seen), meets)
 
 
 def front_table(results: Results) -> Table:

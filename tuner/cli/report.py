@@ -12,6 +12,7 @@ from rich.text import Text
 from tuner.candidate import Candidate, Evidence
 from tuner.cli.charts import Series, chart, is_wide
 from tuner.cli.fleet_report import print_fleets
+from tuner.fleet_plan import MOST_REHEARSED
 from tuner.intervals import ALL, odds
 from tuner.results import Results, Verdict
 
@@ -226,9 +227,21 @@ def _predicted_line(results: Results) -> str:
         found = f"nothing would meet the SLOs; closest is {chosen}, which would miss {missed}"
     advice = "Rehearse it with `stallfree confirm`, and confirm on the GPU before you rely on it."
     if results.fleet is not None:
-        advice = "No fleet is rehearsed; try it on the GPUs before you rely on it."
+        advice = f"{_rehearsable(results)} Try it on the GPUs before you rely on it."
     return (
         f"Predicted only, not measured ({results.trials} configurations tried): {found}. {advice}"
+    )
+
+
+def _rehearsable(results: Results) -> str:
+    """Whether `stallfree confirm` can rehearse this run of fleets."""
+    plans = (results.default.plan, results.recommended.plan)
+    most = max(plan.num_replicas for plan in plans if plan is not None)
+    if most <= MOST_REHEARSED:
+        return "Rehearse it with `stallfree confirm`."
+    return (
+        f"With up to {most} replicas it is too large for `stallfree confirm`, which rehearses "
+        f"{MOST_REHEARSED} and says how to scale the study down."
     )
 
 

@@ -41,17 +41,8 @@ def tune(
 
     Everything is kept in the run folder as soon as it is done: a killed run goes on with --resume.
     """
-    from tuner.cli.console import (
-        RichUi,
-        compile_simulator,
-        print_bundle,
-        print_json,
-        run_folder,
-        stderr,
-        stdout,
-    )
-    from tuner.cli.report import print_results
-    from tuner.export.bundle import emit_bundle
+    from tuner.cli.console import RichUi, compile_simulator, run_folder, stderr
+    from tuner.cli.finished import export_and_print
     from tuner.export.targets import target_named
     from tuner.search.tune import TuneOptions
     from tuner.search.tune import tune as run
@@ -72,10 +63,6 @@ def tune(
     compile_simulator(bool(checked.fixed.num_speculative_tokens))
     options = TuneOptions(study, resume=resume, fresh=fresh)
     results = run(checked, folder, options, RichUi())
-    refusal = emit_bundle(folder, results, checked.export.target)
-    if json:
-        print_json({**results.to_dict(), "bundle": None if refusal else str(folder.bundle)})
-        return
-    print_results(results, stdout)
-    print_bundle(folder, refusal)
-    stderr.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)
+    export_and_print(folder, results, checked.export.target, as_json=json)
+    if not json:
+        stderr.print(f"Run folder: {folder.path}", highlight=False, soft_wrap=True)

@@ -194,7 +194,8 @@ def _pools(results: Results, candidate: Candidate) -> tuple[EnginePool, ...]:
 
 def _planned_pool(results: Results, setup: PoolSetup, environment: dict[str, str]) -> EnginePool:
     flags = server_flags(results, setup.settings)
-    if setup.system:  # the plan's own choice; a measured profile is of the engine as it was started
+    chosen = setup.tp > 1 or bool(setup.system)
+    if chosen:  # else the profile was measured, and the engine is as it was started then
         flags.pop(TENSOR_PARALLEL, None)
         flags |= {TENSOR_PARALLEL: setup.tp} if setup.tp > 1 else {}
     role = Role(setup.role)
@@ -202,7 +203,7 @@ def _planned_pool(results: Results, setup: PoolSetup, environment: dict[str, str
         label=role,
         role=role,
         replicas=setup.replicas,
-        num_gpus=setup.tp if setup.system else _num_gpus(results, flags),
+        num_gpus=setup.tp if chosen else _num_gpus(results, flags),
         flags=flags,
         environment=environment,
         kv_transfer=None if role is Role.AGGREGATED else KvTransfer(),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from profiler.engines.base import Engine
+from profiler.engines.base import EngineFacts
 from profiler.versions import EngineUse, require_checked
 from tuner.schema import Study
 
@@ -29,7 +29,15 @@ def unchecked_note(study: Study, facts: Mapping[str, Any]) -> str | None:
     return require_checked(use, accept=study.engine.unchecked)
 
 
-def checked_engine(study: Study, engine: Engine) -> str | None:
+class Started(Protocol):
+    """An engine, or one server of a deployment."""
+
+    facts: EngineFacts
+
+    def stop(self) -> None: ...
+
+
+def checked_engine(study: Study, engine: Started) -> str | None:
     """`unchecked_note` of a started engine, which is stopped when it is refused."""
     facts = engine.facts
     try:

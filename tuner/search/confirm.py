@@ -18,8 +18,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -27,25 +25,21 @@ from profiler.collect import delivery_s, inward_s, run_sentinel
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import Engine
 from profiler.engines.rehearsal import REHEARSAL
-from profiler.errors import EngineStartError, EvidenceError, StallfreeError
 from profiler.latency.base import StepTimeModel
 from profiler.outcomes import Outcomes, TokenTimes, outcomes_from_token_times
 from profiler.replay import DEFAULT_MAX_LATE_S, Replay, replay
 from profiler.traffic.trace import Trace
 from tuner.candidate import Candidate
-from tuner.intervals import over_windows
 from tuner.metrics import Metrics, compute, pool
-from tuner.results import RunFolder, SavedReplay
+from tuner.results import RunFolder
+from tuner.saved_replay import SavedReplay
 from tuner.search.objective import not_sampled
 from tuner.search.progress import Ui
+from tuner.search.rounds import Engines, Predictions, Rounds, replay_facts, with_evidence
 from tuner.simulator import simulate
 from tuner.slo import Slo
-from tuner.windows import draw_windows
 
-Start = Callable[[EngineConfig], Engine]
 LATE_SHARE = 0.05
-ATTEMPTS = 2
-"""replays tried when one falls behind its send times, before the round goes without"""
 
 
 @dataclass(frozen=True)
@@ -68,37 +62,9 @@ class Plan:
     """of draft tokens, as `simulate` takes it"""
 
 
-class Engines:
-    """Hands out started engines: all kept alive, or one at a time."""
-
-    def __init__(self, start: Start, *, keep_alive: bool) -> None:
-        self._start, self._keep_alive = start, keep_alive
-        self._alive: dict[str, Engine] = {}
-
-    def get(self, label: str, config: EngineConfig) -> Engine:
-        """The engine called `label`, started if needed. Raises `EngineStartError`."""
-        if label not in self._alive:
-            if not self._keep_alive:
-                self.stop()
-            self._alive[label] = self._start(config)
-        return self._alive[label]
-
-    def stop(self) -> None:
-        """Stop every engine that is alive."""
-        while self._alive:
-            self._alive.popitem()[1].stop()
-
-
-@contextmanager
-def engines(start: Start, *, keep_alive: bool) -> Iterator[Engines]:
-    """Engines that all stop at the end."""
-    with ExitStack() as stack:
-        alive = Engines(start, keep_alive=keep_alive)
-        stack.callback(alive.stop)
-        yield alive
-
-
-def confirm(plan: Plan, folder: RunFolder, alive: Engines, ui: Ui) -> list[Candidate]:
+def confirm(
+    plan: Plan, folder: RunFolder, alive: Engines[EngineConfig, Engine], ui: Ui
+) -> list[Candidate]:
     """Measure every candidate of `plan`; replays that `folder` already holds are not repeated.
 
     A candidate whose engine does not start, or none of whose replays kept up with its send times,
@@ -106,21 +72,12 @@ def confirm(plan: Plan, folder: RunFolder, alive: Engines, ui: Ui) -> list[Candi
     `EvidenceError`). Raises `EngineError` when an engine dies or hangs. What was measured until
     then stays in `folder`.
     """
-    failures: dict[str, StallfreeError] = {}
-    for round_ in range(plan.rounds):
-        order = list(plan.configs) if round_ % 2 == 0 else list(reversed(plan.configs))
-        for label in order:
-            if isinstance(failures.get(label), EngineStartError):
-                continue
-            if folder.load_replay(replay_key(plan, label), round_) is not None:
-                continue
-            try:
-                saved = _measure(plan, label, round_, alive, ui)
-                folder.save_replay(replay_key(plan, label), round_, saved)
-            except (EngineStartError, EvidenceError) as error:
-                failures[label] = error
-                ui.stage(f"round {round_ + 1} has no replay of {label}: {error}")
-    found = [_summary(plan, label, folder, failures.get(label)) for label in plan.configs]
+    rounds = Rounds({label: replay_key(plan, label) for label in plan.configs}, plan.rounds)
+    failures = rounds.run(folder, lambda label, n: _measure(plan, label, n, alive, ui), ui)
+    found = [
+        _summary(plan, label, rounds.kept(folder, label), failures.get(label))
+        for label in plan.configs
+    ]
     if found[0].measured is None:
         raise failures[found[0].label]
     return found
@@ -135,7 +92,9 @@ def replay_key(plan: Plan, label: str) -> str:
     return hashlib.sha256(what.encode()).hexdigest()[:12]
 
 
-def _measure(plan: Plan, label: str, round_: int, alive: Engines, ui: Ui) -> SavedReplay:
+def _measure(
+    plan: Plan, label: str, round_: int, alive: Engines[EngineConfig, Engine], ui: Ui
+) -> SavedReplay:
     """One replay between two sentinels; of a rehearsed engine, with its front end timed."""
     engine = alive.get(label, plan.configs[label])
     if engine.facts.engine == REHEARSAL:
@@ -169,9 +128,10 @@ def _measure(plan: Plan, label: str, round_: int, alive: Engines, ui: Ui) -> Sav
 
 def _replay(plan: Plan, label: str, round_: int, engine: Engine, ui: Ui) -> Replay:
     """One replay that kept up with its send times. Raises `EvidenceError` when none does."""
-    for attempt in range(1, ATTEMPTS + 1):
+
+    def play() -> Replay:
         with ui.progress(f"round {round_ + 1}/{plan.rounds}: {label}") as progress:
-            seen = replay(
+            return replay(
                 engine,
                 plan.trace,
                 itl_limit_s=plan.slo.itl_limit_s,
@@ -179,14 +139,8 @@ def _replay(plan: Plan, label: str, round_: int, engine: Engine, ui: Ui) -> Repl
                 progress=progress,
                 max_late_s=latest_send_s(plan.slo),
             )
-        try:
-            seen.require_evidence()
-            break
-        except EvidenceError as error:
-            if attempt == ATTEMPTS:
-                raise
-            ui.stage(f"{label}: {error}; once more")
-    return seen
+
+    return with_evidence(play, Replay.require_evidence, label, ui)
 
 
 def latest_send_s(slo: Slo) -> float:
@@ -205,12 +159,11 @@ def at_speed(times: TokenTimes, speed: float) -> TokenTimes:
     return replace(times, token_s=tokens)
 
 
-def _summary(plan: Plan, label: str, folder: RunFolder, failure: Exception | None) -> Candidate:
+def _summary(
+    plan: Plan, label: str, saved: list[SavedReplay], failure: Exception | None
+) -> Candidate:
     """Measured, corrected and predicted figures of one candidate."""
     settings = plan.configs[label].settings()
-    key = replay_key(plan, label)
-    found = [folder.load_replay(key, r) for r in range(plan.rounds)]
-    saved = [s for s in found if s is not None]
     if not saved:
         return Candidate(label, settings, None, None, None, [], {}, failure=str(failure))
     facts = saved[0].facts
@@ -221,42 +174,26 @@ def _summary(plan: Plan, label: str, folder: RunFolder, failure: Exception | Non
         predicted=_predict(plan, resolved, facts).to_dict(),
         measured=compute(pool([s.raw for s in saved]), plan.slo).to_dict(),
         corrected=compute(pool([s.corrected for s in saved]), plan.slo).to_dict(),
-        replays=[_round_facts(s) for s in saved],
+        replays=replay_facts(saved),
         resolved=facts["resolved"],
         not_sampled=not_sampled(plan.model, resolved, plan.trace),
     )
 
 
-def _round_facts(saved: SavedReplay) -> dict[str, Any]:
-    names = ("speed", "fidelity", "engine_version", "frontend_s")
-    return {k: saved.facts[k] for k in names if k in saved.facts}
-
-
 def _predict(plan: Plan, resolved: EngineConfig, facts: dict[str, Any]) -> Metrics:
-    """Predicted metrics of the replayed requests, with the engine's own resolved settings.
-
-    Pooled over as many rounds as are replayed, each with its own jitter: a p99 of few requests
-    depends on how many there are. So is every window.
-    """
+    """Predicted metrics of the replayed requests, with the engine's own resolved settings."""
     rehearsed = facts.get("frontend_s")
     model = plan.model.with_frontend(*rehearsed) if rehearsed else plan.model
 
-    def pooled(trace: Trace, window: int) -> Outcomes:
-        rounds = [
-            simulate(
-                trace,
-                resolved,
-                model,
-                num_kv_blocks=facts["num_kv_blocks"],
-                itl_limit_s=plan.slo.itl_limit_s,
-                seed=plan.seed + window * plan.rounds + round_,
-                acceptance=plan.acceptance,
-            ).outcomes
-            for round_ in range(plan.rounds)
-        ]
-        return pool(rounds)
+    def outcomes(trace: Trace, seed: int) -> Outcomes:
+        return simulate(
+            trace,
+            resolved,
+            model,
+            num_kv_blocks=facts["num_kv_blocks"],
+            itl_limit_s=plan.slo.itl_limit_s,
+            seed=seed,
+            acceptance=plan.acceptance,
+        ).outcomes
 
-    drawn = enumerate(draw_windows(plan.trace, plan.windows), start=1)
-    return over_windows(
-        pooled(plan.trace, 0), (pooled(trace, window) for window, trace in drawn), plan.slo
-    )
+    return Predictions(plan.trace, plan.slo, plan.rounds, plan.windows, plan.seed).metrics(outcomes)

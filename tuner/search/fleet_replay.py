@@ -7,6 +7,7 @@ servers, are counted, and a replay with too many of them is no evidence.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,41 @@ class FleetReplay:
     predicted: FleetSimulation
 
 
+@dataclass(frozen=True)
+class Deployed:
+    """What a started server says of itself, as far as its prediction needs it."""
+
+    resolved: EngineConfig
+    """every setting"""
+    num_kv_blocks: int
+
+
+def require_rehearsable(fleet: Fleet) -> None:
+    """Raise `SimulationError` when the proxy does not know the fleet's router, the fleet is a mixed
+    one, it has no link, or one that moves KV layer by layer."""
+    router = fleet.router
+    for rule in (router.rule, router.decode_rule):
+        if rule not in RULES:
+            raise SimulationError(
+                f"fleets are rehearsed with the router rules {', '.join(RULES)}, got {rule!r}; "
+                "choose one of these to confirm"
+            )
+    if fleet.aggregated and fleet.prefill is not None:
+        raise SimulationError(
+            "fleets are rehearsed with aggregated replicas or with prefill and decode pools, "
+            "got both; confirm them one by one"
+        )
+    if fleet.prefill is not None and fleet.link is None:
+        raise SimulationError(
+            "a fleet with prefill and decode pools needs a link between them, got none; give link"
+        )
+    if fleet.link is not None and fleet.link.overlap_layers > 1:
+        raise SimulationError(
+            "fleets are rehearsed over links that move KV after the prefill, got a layer-wise one; "
+            "take layerwise out to confirm"
+        )
+
+
 def rehearsed_fleet(fleet: Fleet, model: str, folder: Path) -> DeploymentSpec:
     """The deployment that rehearses `fleet`.
 
@@ -54,20 +90,9 @@ def rehearsed_fleet(fleet: Fleet, model: str, folder: Path) -> DeploymentSpec:
     Raises
     ------
     SimulationError
-        The proxy does not know the fleet's router, the fleet is a mixed one, or it has no link.
+        See `require_rehearsable`.
     """
-    router = fleet.router
-    for rule in (router.rule, router.decode_rule):
-        if rule not in RULES:
-            raise SimulationError(
-                f"fleets are rehearsed with the router rules {', '.join(RULES)}, got {rule!r}; "
-                "choose one of these to confirm"
-            )
-    if fleet.aggregated and fleet.prefill is not None:
-        raise SimulationError(
-            "fleets are rehearsed with aggregated replicas or with prefill and decode pools, "
-            "got both; confirm them one by one"
-        )
+    require_rehearsable(fleet)
     whole = [
         server
         for i, pool in enumerate(fleet.aggregated)
@@ -79,6 +104,7 @@ def rehearsed_fleet(fleet: Fleet, model: str, folder: Path) -> DeploymentSpec:
         else ()
         for kind, pool in (("prefill", fleet.prefill), ("decode", fleet.decode))
     )
+    router = fleet.router
     return DeploymentSpec(tuple(whole), prefill, decode, router.rule, router.decode_rule)
 
 
@@ -97,10 +123,7 @@ def _servers(
 def _transfer(fleet: Fleet, pool: Pool) -> dict[str, Any]:
     """vLLM's `kv_transfer_config` of a prefill or decode pool."""
     link = fleet.link
-    if link is None:
-        raise SimulationError(
-            "a fleet with prefill and decode pools needs a link between them, got none; give link"
-        )
+    assert link is not None  # see require_rehearsable
     return transfer_config(
         role=pool.kv_role,
         policy=pool.kv_load_failure_policy,
@@ -141,19 +164,29 @@ def rehearse_fleet(  # noqa: PLR0913  # all but the first three are options by k
     steps = [deployment.take_steps_of(name) for name in last]
     frontend = with_outward(idle, deployment.routes, seen.times, steps)
     predicted = simulate_fleet(
-        trace, as_deployed(fleet, deployment, frontend), itl_limit_s=itl_limit_s, seed=seed
+        trace,
+        as_deployed(fleet, deployed_of(deployment), frontend),
+        itl_limit_s=itl_limit_s,
+        seed=seed,
     )
     return FleetReplay(seen, deployment.routes, deployment.handovers, frontend, predicted)
 
 
-def as_deployed(fleet: Fleet, deployment: Deployment, frontend: FleetFrontend) -> Fleet:
-    """`fleet` with the settings that its servers resolved, and with the measured front end."""
+def deployed_of(deployment: Deployment) -> dict[str, Deployed]:
+    """Server's name -> what it says of itself."""
+    return {
+        name: Deployed(server.facts.resolved, server.facts.num_kv_blocks)
+        for name, server in deployment.servers.items()
+    }
+
+
+def as_deployed(fleet: Fleet, servers: Mapping[str, Deployed], frontend: FleetFrontend) -> Fleet:
+    """`fleet` with the settings that its `servers` resolved, and with the measured front end."""
 
     def deployed(pool: Pool, name: str, inward_s: float, outward_s: float) -> Pool:
-        facts = deployment.servers[name].facts
-        resolved: EngineConfig = facts.resolved
+        said = servers[name]
         model = pool.model.with_frontend(inward_s, outward_s)
-        return replace(pool, config=resolved, num_kv_blocks=facts.num_kv_blocks, model=model)
+        return replace(pool, config=said.resolved, num_kv_blocks=said.num_kv_blocks, model=model)
 
     inward, hop, outward = frontend.inward_s, frontend.hop_s, frontend.outward_s
     aggregated, number = [], 0

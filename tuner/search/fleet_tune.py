@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from tuner.search.outcome import Finished, build_results
 from tuner.search.pareto import Trial, pick, rank, worth_of
 from tuner.search.predicted import predict
 from tuner.search.progress import Ui
-from tuner.search.recommend import recommend_predicted
+from tuner.search.recommend import Recommendation, recommend_predicted
 from tuner.search.stages import run_search, save_profile
 
 
@@ -41,12 +42,10 @@ def tune_fleet(study: Study, folder: RunFolder, trace: Trace, measured: Profile,
         short.prepare(progress)
     trials = run_search(study, folder, short, ui)
     scored = score_best(problem, trials, study.validate_.top, ui)
-    worths = [s.worth for s in scored if s.candidate.predicted is not None]
-    candidates = [s.candidate for s in scored]
     run = Finished(
         study, trace, problem.slo, measured.facts, trials, described(section, problem, cut)
     )
-    results = build_results(run, candidates, recommend_predicted(candidates, worths))
+    results = build_results(run, [s.candidate for s in scored], recommend_scored(scored))
     folder.save_results(results)
     return results
 
@@ -98,6 +97,12 @@ class Scored:
     worth: float
 
 
+def recommend_scored(scored: Sequence[Scored]) -> Recommendation:
+    """The best by prediction. Raises `SimulationError` when none could be predicted."""
+    worths = [s.worth for s in scored if s.candidate.predicted is not None]
+    return recommend_predicted([s.candidate for s in scored], worths)
+
+
 def score_best(problem: FleetProblem, trials: list[Trial], top: int, ui: Ui) -> list[Scored]:
     """The default, the best `top` trials, and the best of each mode, on all traffic."""
     chosen = {"default": trials[0]}
@@ -109,7 +114,7 @@ def score_best(problem: FleetProblem, trials: list[Trial], top: int, ui: Ui) -> 
     with ui.progress("score") as progress:
         for index, (label, trial) in enumerate(chosen.items()):
             progress(index, len(chosen))
-            scored.append(_score(problem, label, FleetPlan.from_settings(trial.settings)))
+            scored.append(score_fleet(problem, label, FleetPlan.from_settings(trial.settings)))
         progress(len(chosen), len(chosen))
     return scored
 
@@ -126,7 +131,8 @@ def _best_of_modes(trials: list[Trial]) -> list[Trial]:
     ]
 
 
-def _score(problem: FleetProblem, label: str, plan: FleetPlan) -> Scored:
+def score_fleet(problem: FleetProblem, label: str, plan: FleetPlan) -> Scored:
+    """`plan` predicted on the traffic of `problem`."""
     resolved = {pool.role: problem.resolved(pool) for pool in plan.pools}
     candidate = Candidate(
         label=label,

@@ -61,7 +61,9 @@ def build_results(
                 "unchecked": unchecked_note(study, facts),
             },
         },
-        evidence=_evidence(recommendation, rehearsed=is_rehearsed(study, facts)),
+        evidence=_evidence(
+            recommendation, rehearsed=run.fleet is not None or is_rehearsed(study, facts)
+        ),
         fleet=run.fleet,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from profiler.errors import SimulationError
@@ -22,25 +22,37 @@ class Recommendation:
     """relative violation of each SLO that the measured run breaks; empty when it meets all"""
 
 
-def recommend(candidates: Sequence[Candidate]) -> Recommendation:
+Worth = Callable[[Candidate, Metrics], float]
+"""the third objective of a candidate with these metrics"""
+
+
+def recommend(candidates: Sequence[Candidate], worth: Worth | None = None) -> Recommendation:
     """The best *measured* candidate that meets the SLOs, else the closest one.
 
     Whether the SLOs are met is decided on the figures as measured: nothing is claimed that was not
     seen. Among those that meet them, the ones whose predicted chance to meet them in other windows
     is good come first (see `pareto.rank`); then figures corrected for the machine's speed decide,
     so that a slow minute is not taken for a bad configuration. `candidates[0]` is the engine
-    default and must have been measured.
+    default and must have been measured. `worth` stands for goodput where it is given.
     """
     measured = [c for c in candidates if c.measured is not None and c.corrected is not None]
     raw = [Metrics.from_dict(c.measured) for c in measured if c.measured is not None]
     meeting = [i for i, m in enumerate(raw) if m.meets_slo]
     if not meeting:
-        closest = rank(raw)[0]
+        closest = _order(measured, raw, worth)[0]
         return Recommendation(Verdict.NOTHING_MET, measured[closest], _misses(raw[closest]))
-    corrected = [_corrected(measured[i]) for i in meeting]
-    chosen = measured[meeting[rank(corrected)[0]]]
+    able = [measured[i] for i in meeting]
+    chosen = able[_order(able, [_corrected(c) for c in able], worth)[0]]
     verdict = Verdict.DEFAULT_IS_BEST if chosen is candidates[0] else Verdict.MET
     return Recommendation(verdict, chosen, {})
+
+
+def _order(
+    candidates: Sequence[Candidate], metrics: Sequence[Metrics], worth: Worth | None
+) -> list[int]:
+    if worth is None:
+        return rank(metrics)
+    return rank(metrics, [worth(c, m) for c, m in zip(candidates, metrics, strict=True)])
 
 
 def _corrected(candidate: Candidate) -> Metrics:

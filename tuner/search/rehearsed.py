@@ -35,11 +35,18 @@ def confirming_spec(
     played = study.profile.path
     if is_predicted(facts):
         played = played or str(folder.profile)
-        spec = replace(spec, model=_model_folder(str(facts["model"]), folder))
+        spec = replace(spec, model=rehearsed_model(study, facts, folder))
     spec = replace(spec, engine=REHEARSAL)
     if played is None:
         return spec
     return replace(spec, engine_args={LATENCY_MODEL: played, **spec.engine_args})
+
+
+def rehearsed_model(study: Study, facts: dict[str, Any], folder: RunFolder) -> str:
+    """Model that a rehearsal is started with: of one that was predicted, its config.json."""
+    if not is_predicted(facts):
+        return study.engine.model
+    return _model_folder(str(facts["model"]), folder)
 
 
 def _model_folder(model: str, folder: RunFolder) -> str:

@@ -24,9 +24,8 @@ from tuner.candidate import Candidate
 from tuner.results import Results, RunFolder
 from tuner.schema import Study
 from tuner.search.checked import checked_engine
-from tuner.search.confirm import Plan, confirm, engines
+from tuner.search.confirm import Plan, confirm
 from tuner.search.database import load_trials
-from tuner.search.fleet_confirm import confirm_fleet
 from tuner.search.fleet_tune import tune_fleet
 from tuner.search.objective import Problem, build_problem, require_room, slo_of
 from tuner.search.outcome import Finished, build_results
@@ -35,6 +34,7 @@ from tuner.search.predicted import predicted_candidates
 from tuner.search.progress import Ui
 from tuner.search.recommend import Recommendation, recommend, recommend_predicted
 from tuner.search.rehearsed import confirming_spec
+from tuner.search.rounds import engines
 from tuner.search.stages import StartEngine, run_profile, run_search, run_trace
 
 
@@ -86,7 +86,9 @@ def confirm_again(
     """Confirm the finished search in `folder` anew; `again` repeats replays that are kept."""
     with folder.lock():
         if study.fleet is not None:
-            return confirm_fleet(folder.load_results())
+            from tuner.search.fleet_confirm import confirm_fleet  # needs vLLM's extra
+
+            return confirm_fleet(study, folder, ui, again=again)
         trials = load_trials(folder.database)
         trace = Trace.load(folder.trace)
         measured = run_profile(study, folder, trace, ui, start)

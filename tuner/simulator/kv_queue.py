@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.compiled import inner
-from tuner.simulator.lists import append, remove
+from tuner.simulator.lists import insert_after, remove
 from tuner.simulator.state import (
     NONE,
     Limits,
@@ -36,15 +36,7 @@ def enter_kv_queue(transfers: Transfers, state: State, limits: Limits, r: int) -
     if limits.priority:
         while before != NONE and is_before(state.requests.urgency, r, before):
             before = moves.prev[before]
-    if before == counts[KV_TAIL]:
-        append(counts, moves.prev, moves.next, KV_HEAD, r)
-        return
-    after = counts[KV_HEAD] if before == NONE else moves.next[before]
-    moves.prev[r], moves.next[r], moves.prev[after] = before, after, r
-    if before == NONE:
-        counts[KV_HEAD] = r
-    else:
-        moves.next[before] = r
+    insert_after(counts, moves.prev, moves.next, KV_HEAD, before, r)
 
 
 @inner

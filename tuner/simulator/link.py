@@ -7,14 +7,14 @@ never taken back.
 
 from __future__ import annotations
 
-import numpy as np
-
 from profiler.compiled import inner
+from tuner.simulator.lists import insert_after, remove
 from tuner.simulator.state import NONE
 from tuner.simulator.transfer_arrays import (
-    KV_HEAD,
     LINK_AT,
-    LOADING,
+    LINK_HEAD,
+    LINK_TAIL,
+    NUM_ON_LINK,
     Rules,
     Transfers,
 )
@@ -57,66 +57,85 @@ def bytes_after_prefill(rules: Rules, size_bytes: float, early_s: float) -> floa
 
 @inner
 def time_load(transfers: Transfers, r: int, size_bytes: float, now: float) -> None:
-    """The load of `r`, already in the queue of those that hold KV, starts at `now`, to which
-    `drain_link` has counted. Writes `end_s`."""
+    """The load of `r` starts at `now`, to which `drain_link` has counted. Writes `end_s`."""
     moves, rules = transfers.moves, transfers.rules
-    fixed_s = rules.latency_s + moves.duration_s[r]
-    moves.left_bytes[r] = size_bytes
     if not rules.shared or size_bytes <= 0.0:
+        fixed_s = rules.latency_s + moves.duration_s[r]
         moves.end_s[r] = now + size_bytes / rules.bytes_per_s + fixed_s
         return
+    moves.left_bytes[r] = size_bytes
+    enter_link(transfers, r)
     project_ends(transfers, now)
+
+
+@inner
+def enter_link(transfers: Transfers, r: int) -> None:
+    """Put `r` among the loads on the link. All lose bytes alike, so their order stays."""
+    moves, counts = transfers.moves, transfers.counts
+    before = counts[LINK_TAIL]
+    while before != NONE and moves.left_bytes[before] > moves.left_bytes[r]:
+        before = moves.link_prev[before]
+    insert_after(counts, moves.link_prev, moves.link_next, LINK_HEAD, before, r)
+    counts[NUM_ON_LINK] += 1
+
+
+@inner
+def leave_link(transfers: Transfers, r: int) -> None:
+    """The load of `r` is over, if it was on the link: what rounding left of it goes, too."""
+    moves = transfers.moves
+    if moves.left_bytes[r] > 0.0:
+        moves.left_bytes[r] = 0.0
+        unlink_load(transfers, r)
+
+
+@inner
+def unlink_load(transfers: Transfers, r: int) -> None:
+    """Take `r` from among the loads on the link."""
+    moves = transfers.moves
+    remove(transfers.counts, moves.link_prev, moves.link_next, LINK_HEAD, r)
+    transfers.counts[NUM_ON_LINK] -= 1
 
 
 @inner
 def drain_link(transfers: Transfers, now: float) -> None:
     """Count `left_bytes` down from LINK_AT to `now`, before any load that has ended is reported."""
-    moves, times = transfers.moves, transfers.times
+    moves, times, counts = transfers.moves, transfers.times, transfers.counts
     at, rate = times[LINK_AT], transfers.rules.bytes_per_s
-    while at < now:
-        num, least = loads_left(transfers, 0.0)
-        if num == 0:
-            break
+    while at < now and counts[NUM_ON_LINK] > 0:
+        num, least = counts[NUM_ON_LINK], moves.left_bytes[counts[LINK_HEAD]]
         step_s = least * num / rate
         moved = least  # to the last bit, so that every turn but the last ends a load
         if step_s > now - at:
             step_s = now - at
             moved = step_s * rate / num
-        r = transfers.counts[KV_HEAD]
-        while r != NONE:
-            if moves.stage[r] == LOADING and moves.left_bytes[r] > 0.0:
-                moves.left_bytes[r] -= moved
-            r = moves.next[r]
+        move_bytes(transfers, moved)
         at = now if step_s == now - at else at + step_s
     times[LINK_AT] = now
+
+
+@inner
+def move_bytes(transfers: Transfers, moved: float) -> None:
+    """Every load on the link moves so many bytes; those that are done leave it."""
+    moves, counts = transfers.moves, transfers.counts
+    r = counts[LINK_HEAD]
+    while r != NONE:
+        after = moves.link_next[r]
+        moves.left_bytes[r] -= moved
+        if moves.left_bytes[r] <= 0.0:
+            unlink_load(transfers, r)
+        r = after
 
 
 @inner
 def project_ends(transfers: Transfers, now: float) -> None:
     """When the loads on the link end if no other starts."""
     moves, rules = transfers.moves, transfers.rules
-    at, done = now, 0.0
-    while True:
-        num, least = loads_left(transfers, done)
-        if num == 0:
-            break
-        at += (least - done) * num / rules.bytes_per_s
-        done = least
-        r = transfers.counts[KV_HEAD]
-        while r != NONE:
-            if moves.stage[r] == LOADING and moves.left_bytes[r] == done:
-                moves.end_s[r] = at + rules.latency_s + moves.duration_s[r]
-            r = moves.next[r]
-
-
-@inner
-def loads_left(transfers: Transfers, done: float) -> tuple[int, float]:
-    """Loads with more than `done` bytes left, and the least that one of them has left."""
-    moves, num, least = transfers.moves, 0, np.inf
-    r = transfers.counts[KV_HEAD]
+    at, done, num = now, 0.0, transfers.counts[NUM_ON_LINK]
+    r = transfers.counts[LINK_HEAD]
     while r != NONE:
-        if moves.stage[r] == LOADING and moves.left_bytes[r] > done:
-            num += 1
-            least = min(least, moves.left_bytes[r])
-        r = moves.next[r]
-    return num, least
+        if moves.left_bytes[r] > done:
+            at += (moves.left_bytes[r] - done) * num / rules.bytes_per_s
+            done = moves.left_bytes[r]
+        moves.end_s[r] = at + rules.latency_s + moves.duration_s[r]
+        num -= 1
+        r = moves.link_next[r]

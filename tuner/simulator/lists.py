@@ -43,6 +43,22 @@ def prepend(counts: IntArray, prev: IntArray, succ: IntArray, head: int, r: int)
 
 
 @inner
+def insert_after(  # noqa: PLR0913  (a list is four of them)
+    counts: IntArray, prev: IntArray, succ: IntArray, head: int, before: int, r: int
+) -> None:
+    """Put `r` behind `before`, or in front if that is NONE, in the list of `append`."""
+    if before == counts[head + 1]:
+        append(counts, prev, succ, head, r)
+        return
+    after = counts[head] if before == NONE else succ[before]
+    prev[r], succ[r], prev[after] = before, after, r
+    if before == NONE:
+        counts[head] = r
+    else:
+        succ[before] = r
+
+
+@inner
 def remove(counts: IntArray, prev: IntArray, succ: IntArray, head: int, r: int) -> None:
     """Take `r` out of the list whose head index is counts[head]."""
     before, after = prev[r], succ[r]

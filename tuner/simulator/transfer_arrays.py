@@ -34,7 +34,10 @@ HELD_TAIL = 4
 NUM_RELEASED = 5  # entries of `Transfers.released`
 NUM_STARTED = 6  # entries of `Transfers.started`
 WAS_LATE = 7  # 1 when the last step left a decode out
-NUM_TRANSFER_COUNTS = 8
+LINK_HEAD = 8  # loads on a shared link with bytes left, by how many
+LINK_TAIL = 9
+NUM_ON_LINK = 10  # its length
+NUM_TRANSFER_COUNTS = 11
 
 # Indices of Transfers.times.
 NEXT_END = 0  # earliest known end of a transfer that has not been reported
@@ -73,6 +76,10 @@ class Moves(NamedTuple):
     prev: IntArray
     """(N,) the queue of those that hold KV, or the list of the finished ones that do"""
     next: IntArray
+    """(N,) the same"""
+    link_prev: IntArray
+    """(N,) the loads on a shared link"""
+    link_next: IntArray
     """(N,) the same"""
 
 

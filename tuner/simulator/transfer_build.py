@@ -14,6 +14,8 @@ from tuner.simulator.transfer_arrays import (
     KV_HEAD,
     KV_TAIL,
     LINK_AT,
+    LINK_HEAD,
+    LINK_TAIL,
     LOCAL,
     NEXT_END,
     NUM_TRANSFER_COUNTS,
@@ -69,7 +71,7 @@ def build_transfers(script: Script, rules: Rules) -> Transfers:
     """No transfer has started."""
     n = script.remote.size
     counts = ints(NUM_TRANSFER_COUNTS)
-    counts[[KV_HEAD, KV_TAIL, HELD_HEAD, HELD_TAIL]] = NONE
+    counts[[KV_HEAD, KV_TAIL, HELD_HEAD, HELD_TAIL, LINK_HEAD, LINK_TAIL]] = NONE
     times = np.zeros(NUM_TRANSFER_TIMES)
     times[[NEXT_END, UNTIL]], times[LINK_AT] = np.inf, 0.0
     moves = Moves(
@@ -86,6 +88,8 @@ def build_transfers(script: Script, rules: Rules) -> Transfers:
         fed_step=ints(n, NONE),
         prev=ints(n, NONE),
         next=ints(n, NONE),
+        link_prev=ints(n, NONE),
+        link_next=ints(n, NONE),
     )
     return Transfers(as_records(moves), counts, times, ints(n), np.empty(n), ints(n), rules)
 

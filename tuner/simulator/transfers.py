@@ -13,7 +13,7 @@ import numpy as np
 from profiler.compiled import inner
 from tuner.simulator.blocks import computed_tokens, extra_blocks, free_blocks
 from tuner.simulator.kv_queue import leave_kv_queue
-from tuner.simulator.link import drain_link
+from tuner.simulator.link import drain_link, leave_link
 from tuner.simulator.lists import append, remove
 from tuner.simulator.state import (
     DONE,
@@ -118,6 +118,7 @@ def see_transfers(transfers: Transfers, state: State, limits: Limits) -> None:
         if r == NONE:
             break
         moves.stage[r] = ARRIVED
+        leave_link(transfers, r)
         if moves.fails[r] == 1:
             fail_load(transfers, state, limits, r)
     while True:

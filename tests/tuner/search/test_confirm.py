@@ -22,9 +22,10 @@ from tuner.candidate import Candidate
 from tuner.metrics import Metrics
 from tuner.results import RunFolder, Verdict
 from tuner.search import confirm as module
-from tuner.search.confirm import Plan, at_speed, confirm, engines
+from tuner.search.confirm import Plan, at_speed, confirm
 from tuner.search.progress import SilentUi
 from tuner.search.recommend import recommend
+from tuner.search.rounds import engines
 from tuner.slo import Limits, Slo
 
 

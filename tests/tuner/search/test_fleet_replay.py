@@ -18,7 +18,7 @@ from profiler.errors import EngineError, SimulationError
 from profiler.latency.base import load_latency_model
 from profiler.outcomes import TokenTimes
 from profiler.steps import StepSamples
-from tuner.search.fleet_replay import as_deployed, rehearsed_fleet
+from tuner.search.fleet_replay import Deployed, as_deployed, rehearsed_fleet
 from tuner.simulator.fleet import Fleet
 from tuner.simulator.pool_build import Link, Pool
 from tuner.simulator.router import Router
@@ -70,6 +70,7 @@ def test_aggregated_pools_become_servers_without_transfers(tmp_path: Path) -> No
         (replace(SPLIT, router=Router("prefix-aware")), "got 'prefix-aware'; choose one of these"),
         (replace(SPLIT, aggregated=(POOL,)), "got both; confirm them one by one"),
         (replace(SPLIT, link=None), "needs a link between them, got none"),
+        (replace(SPLIT, link=Link(1e-3, 25e9, overlap_layers=2)), "got a layer-wise one"),
     ],
 )
 def test_what_cannot_be_rehearsed_is_refused(fleet: Fleet, said: str, tmp_path: Path) -> None:
@@ -78,14 +79,10 @@ def test_what_cannot_be_rehearsed_is_refused(fleet: Fleet, said: str, tmp_path: 
     assert said in str(caught.value)
 
 
-def deployed(blocks: dict[str, int]) -> Any:
-    """A deployment whose servers resolved these numbers of KV blocks."""
+def deployed(blocks: dict[str, int]) -> dict[str, Deployed]:
+    """Servers that resolved these numbers of KV blocks."""
     config = replace(CONFIG, block_size=16)
-    servers = {
-        name: SimpleNamespace(facts=SimpleNamespace(resolved=config, num_kv_blocks=number))
-        for name, number in blocks.items()
-    }
-    return SimpleNamespace(servers=servers)
+    return {name: Deployed(config, number) for name, number in blocks.items()}
 
 
 def test_the_prediction_has_what_the_servers_resolved_and_the_front_end() -> None:
