@@ -80,6 +80,16 @@ def _file_in(path: Path) -> Path:
     for name in IN_FOLDER:
         if (path / name).is_file():
             return path / name
+    if (path / "decode.yaml").is_file():
+        raise InputError(
+            f"{path} is a bundle of prefill and decode pools, and settings are judged on one "
+            "engine; give a bundle of one pool"
+        )
+    if (path / "evidence.json").is_file():
+        raise InputError(
+            f"{path} is a bundle of another target than vllm; write one to judge with "
+            "`stallfree export STUDY --target vllm -o FOLDER`"
+        )
     raise InputError(
         f"{path} is no exported bundle: none of {', '.join(IN_FOLDER)} is in it; give a bundle or "
         "a file"
@@ -117,10 +127,6 @@ def _pairs(path: Path) -> tuple[list[Pair], list[str]]:
             f"{path} is a manifest; give the engine's settings alone, for example as a file for "
             "`vllm serve --config`"
         )
-    if isinstance(content.get("settings"), dict):  # settings.json of a bundle
-        engine = content.get("engine")
-        args = engine.get("args", {}) if isinstance(engine, dict) else {}
-        return [*_mapping_pairs(args), *_mapping_pairs(content["settings"])], []
     return list(_mapping_pairs(content)), _dropped(content, path)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from profiler.errors import InputError, KnobError
+from tests.tuner.export.planned import SPLIT, TOGETHER, run_of
 from tuner import settings_file
+from tuner.export.bundle import BundleOptions, bundle
 from tuner.export.emit import emit
-from tuner.export.targets import render
 from tuner.results import Results
 from tuner.settings_file import read_settings
 
@@ -96,17 +97,34 @@ def test_a_plain_mapping(tmp_path: Path, name: str) -> None:
     assert all("no-enable-prefix-caching: true" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("without", [(), ("vllm.yaml",), ("vllm.yaml", "command.sh")])
+@pytest.mark.parametrize("without", [(), ("vllm.yaml",)])
 def test_every_file_of_a_bundle_says_the_same(
     results: Results, tmp_path: Path, without: tuple[str, ...]
 ) -> None:
-    folder = emit(render(results, "vllm"), tmp_path / "bundle")
+    folder = emit(bundle(results, BundleOptions()), tmp_path / "bundle")
     for name in without:
         (folder / name).unlink()
     found = read_settings(folder)
     expected = {"enable_prefix_caching": False, **results.recommended.settings}
     assert found.config.settings() == expected
     assert str(found.others["enforce_eager"]) == "True"
+
+
+def test_bundles_that_hold_no_settings_of_one_engine(results: Results, tmp_path: Path) -> None:
+    other = emit(bundle(results, BundleOptions("compose")), tmp_path / "compose")
+    split = emit(bundle(run_of(SPLIT), BundleOptions()), tmp_path / "split")
+    for folder, message in ((other, "--target vllm"), (split, "prefill and decode pools")):
+        with pytest.raises(InputError, match=message) as caught:
+            read_settings(folder)
+        assert "\n" not in str(caught.value)
+    together = emit(bundle(run_of(TOGETHER), BundleOptions()), tmp_path / "together")
+    found = read_settings(together)
+    assert found.config.max_num_batched_tokens == 1024
+    assert found.others["tensor_parallel_size"] == 2
+    for name in ("previous.yaml", "evidence.json"):
+        (tmp_path / "together" / name).write_text('{"settings": {"max_num_seqs": 4}, "x": 1}')
+        plain = read_settings(tmp_path / "together" / name)
+        assert set(plain.others) == {"settings", "x"}  # no form of ours: named as not judged
 
 
 @pytest.mark.parametrize(

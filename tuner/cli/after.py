@@ -50,5 +50,6 @@ def start_retune(
     ui.stage(f"tuning again in {folder.path}")
     plan = Retune(folder, found.profile_again)
     results = retune(run, study, plan, ui, start)
-    emit_bundle(folder, results, study.export.target)
+    if refusal := emit_bundle(folder, results, study.export.target):
+        ui.stage(f"no bundle: {refusal}")
     return folder.path

@@ -20,8 +20,8 @@ def export(
     pick: Annotated[
         str,
         typer.Option(
-            help="Which configuration: recommended, best (predicted goodput), knee (of the front) "
-            "or the number of a trial."
+            help="Which configuration: recommended, best (predicted goodput; of fleets per GPU), "
+            "knee (of the front) or the number of a trial."
         ),
     ] = "recommended",
     current: Annotated[
@@ -57,12 +57,12 @@ def export(
     folder = find_run(study)
     options = BundleOptions(target, pick, current)
     replayed_s = seconds(launch_for)
+    plan = launch_plan(folder, pick, replayed_s) if launch else None
     files = bundle(folder.load_results(), options, held_out_of(folder))
     written = emit(files, out or folder.bundle)
-    if launch:
+    if plan is not None:
         from tuner.export.launch import launch as launched
 
-        plan = launch_plan(folder, pick, replayed_s)
         with RichUi().progress("starting vLLM, then replaying") as progress:
             files |= launched(plan, progress=progress)
         emit(files, written)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from profiler.errors import ExportError
 from tuner.cli.console import print_json, stdout
 from tuner.cli.report import print_results
 from tuner.export.bundle import emit_bundle
@@ -14,12 +13,7 @@ def export_and_print(folder: RunFolder, results: Results, target: str, *, as_jso
 
     A target that cannot have it is said and no error, for the run has not been in vain.
     """
-    refusal = None
-    try:
-        emit_bundle(folder, results, target)
-    except ExportError as error:
-        refusal = str(error)
-        folder.forget_bundle()
+    refusal = emit_bundle(folder, results, target)
     if as_json:
         print_json({**results.to_dict(), "bundle": None if refusal else str(folder.bundle)})
         return

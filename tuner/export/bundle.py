@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from profiler.collect.artefact import FACTS
+from profiler.errors import ExportError
 from profiler.traffic.trace import Trace
 from tuner.export.canary import alert_rules, canary_plan
 from tuner.export.emit import emit
@@ -75,20 +78,31 @@ def bundle(
     return files
 
 
-def emit_bundle(folder: RunFolder, results: Results, target: str) -> Path:
-    """Write the recommended configuration for `target` into the run folder; returns where."""
-    return emit(bundle(results, BundleOptions(target), held_out_of(folder)), folder.bundle)
+def emit_bundle(folder: RunFolder, results: Results, target: str) -> str | None:
+    """Write the recommended configuration for `target` into the run folder.
+
+    Returns why the target cannot run it, in which case no bundle is left, not an earlier one
+    either: the run has not been in vain. None when it is written.
+    """
+    try:
+        emit(bundle(results, BundleOptions(target), held_out_of(folder)), folder.bundle)
+    except ExportError as error:
+        folder.forget_bundle()
+        return str(error)
+    return None
 
 
 def launch_plan(folder: RunFolder, pick: str, replayed_s: float) -> LaunchPlan:
     """What `tuner.export.launch.launch` needs: the first `replayed_s` seconds of the run's traffic.
 
-    Raises `ResultsError`, `StudyError` and `TraceError`.
+    Of several replicas one is launched, with every so-manieth request, as one in turn gets. Raises
+    `ExportError`, `ResultsError`, `StudyError` and `TraceError`.
     """
     results = folder.load_results()
-    trace = Trace.load(folder.trace).slice(0.0, replayed_s)
-    slo = Slo.build(trace.class_names, {}, results.slo)
     deployment = deployment_of(results, pick)
+    trace = Trace.load(folder.trace).slice(0.0, replayed_s)
+    trace = trace.take(np.arange(0, trace.num_requests, deployment.num_replicas))
+    slo = Slo.build(trace.class_names, {}, results.slo)
     return LaunchPlan(deployment, picked(results, pick), trace, slo)
 
 

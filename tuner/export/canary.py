@@ -67,6 +67,7 @@ def canary_plan(deployment: Deployment, slo: Slos) -> str:
             "- `vllm:nixl_num_failed_transfers_total`, `vllm:nixl_num_kv_expired_reqs_total`: KV "
             "that did not arrive."
         )
+        lines += ["", _PD_NOTE]
     lines += [
         "",
         "Compare with the replicas of the current configuration over the same minutes, not with "
@@ -76,6 +77,15 @@ def canary_plan(deployment: Deployment, slo: Slos) -> str:
         "Stop: send the traffic back first, then see ROLLBACK.md (written with --current).",
     ]
     return "\n".join(lines) + "\n"
+
+
+_PD_NOTE = (
+    "Prefill and decode replicas each count a request as theirs, so that neither's TTFT is a "
+    "client's: that is the prefill replica's `vllm:e2e_request_latency_seconds` plus the decode "
+    "replica's TTFT. Judge TTFT, and count requests, at the router or at the clients; read ITL and "
+    "TPOT on the decode replicas alone, for a prefill replica counts a TPOT of 0. The alerts of "
+    "alerts.yaml take both pools together and therefore come late for TTFT and TPOT."
+)
 
 
 def _limits(slo: Slos) -> list[tuple[str, str]]:

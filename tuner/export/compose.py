@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from profiler.errors import ExportError
 from tuner.export.deployment import PORT, Deployment, EnginePool
 from tuner.export.routers import ROUTER_IMAGE, ROUTER_PORT, router_words, vllm_router_fates
 from tuner.export.settings_report import Rendering, exported, rendering, translated
@@ -18,10 +19,16 @@ from tuner.export.words import yaml_text
 
 _SUBNET = "172.31.240"
 _FIRST_HOST = 10
+_MOST_REPLICAS = 254 - _FIRST_HOST + 1
 
 
 def render(deployment: Deployment) -> Rendering:
     """`compose.yaml`."""
+    if deployment.num_replicas > _MOST_REPLICAS:
+        raise ExportError(
+            f"compose runs at most {_MOST_REPLICAS} replicas on one machine, got "
+            f"{deployment.num_replicas}; export to kubernetes"
+        )
     services: dict[str, Any] = {}
     urls: dict[str, list[str]] = {pool.label: [] for pool in deployment.pools}
     next_gpu = 0

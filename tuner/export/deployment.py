@@ -5,6 +5,7 @@ study results ──deployment_of──▶ Deployment ──render, one per targ
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -104,7 +105,7 @@ class Deployment:
         if Role.PREFILL in roles and len(roles) != 2:
             raise ExportError(
                 f"a prefill:decode deployment has exactly these two pools, got {', '.join(roles)}; "
-                "export the other pools as a deployment of their own"
+                "pick a trial of another mode (--pick), or take mixed out of fleet.modes"
             )
         for pool in self.pools:
             _check_pool(pool)
@@ -135,8 +136,10 @@ class Deployment:
     def image(self) -> str:
         """vLLM's own image of this version."""
         name = "vllm/vllm-openai" if self.has_gpus else "vllm/vllm-openai-cpu"
-        known = self.engine_version != UNKNOWN
-        return f"{name}:v{self.engine_version.split('+')[0]}" if known else f"{name}:{UNKNOWN}"
+        public = self.engine_version.split("+")[0]
+        if re.fullmatch(r"\d+\.\d+", public):  # of a prediction; images have three numbers
+            public += ".0"
+        return f"{name}:{UNKNOWN}" if public == UNKNOWN else f"{name}:v{public}"
 
     def pool_with(self, role: Role) -> EnginePool:
         """The only pool of a prefill:decode deployment with this role."""
@@ -159,6 +162,9 @@ class Deployment:
 _KNOB_OF_FLAG = {knob.flag.removeprefix("--"): knob.name for knob in KNOBS.values()}
 
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
 def _check_pool(pool: EnginePool) -> None:
     if pool.replicas < 1:
         raise ExportError(
@@ -169,6 +175,12 @@ def _check_pool(pool: EnginePool) -> None:
         raise ExportError(
             f"pool {pool.label} must say how KV is handed over, got nothing; give it kv_transfer"
         )
+    for name in pool.environment:
+        if not _VARIABLE.fullmatch(name):
+            raise ExportError(
+                f"an environment variable must be letters, digits and underscores, got {name!r}; "
+                "rename it in engine.environment"
+            )
 
 
 def single_pool(deployment: Deployment, target: str) -> EnginePool:

@@ -82,7 +82,7 @@ def render(deployment: Deployment) -> Rendering:
 
 def _frontend(deployment: Deployment) -> dict[str, Any]:
     replicas = max(pool.replicas for pool in deployment.pools)
-    mode = choice(_RULES, deployment.router.rule, replicas).name
+    mode = choice(_RULES, _rule(deployment), replicas).name
     words = ["--router-mode", mode]
     if mode == "kv":
         words.append("--no-router-kv-events")
@@ -93,6 +93,12 @@ def _frontend(deployment: Deployment) -> dict[str, Any]:
         "args": words,
     }
     return _component("Frontend", "frontend", 1, {"containers": [container]})
+
+
+def _rule(deployment: Deployment) -> str:
+    """The rule for the frontend's one mode: the prefill pool's, if that has a choice."""
+    alone = deployment.is_pd and deployment.pool_with(Role.PREFILL).replicas == 1
+    return deployment.router.decode_rule if alone else deployment.router.rule
 
 
 def _component(name: str, kind: str, replicas: int, spec: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +136,8 @@ def _rule_fates(deployment: Deployment) -> Fates:
     """One frontend routes to both pools by one mode."""
     fates = dict(rule_fates(deployment, _RULES))
     router = deployment.router
-    if deployment.is_pd and router.decode_rule != router.rule:
+    both = deployment.is_pd and all(pool.replicas > 1 for pool in deployment.pools)
+    if both and router.decode_rule != router.rule:
         fates["router.decode_rule"] = not_expressible("the frontend has one mode for both pools")
     return fates
 

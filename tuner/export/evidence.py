@@ -68,6 +68,7 @@ def evidence_page(
         f"- Made by Stallfree {from_.get('stallfree_version')} (commit {from_.get('commit')}) on "
         f"{from_.get('host')} at {from_.get('date')}, seed {from_.get('seed')}.",
         f"- Search: {results.trials} configurations, {results.infeasible_trials} of them refused.",
+        *_fleet(results, pick),
         "## Figures",
         _table(pick, results),
         "## Limits",
@@ -105,6 +106,23 @@ def _error(held_out: Mapping[str, Any] | None) -> str:
     return f"median error against {held_out['reference']}: {medians}."
 
 
+def _fleet(results: Results, pick: Pick) -> list[str]:
+    """The fleet, the one it is compared with, and the link that was assumed."""
+    plan, default = pick.candidate.plan, results.default.plan
+    if plan is None:
+        return []
+    lines = [f"- Fleet on {plan.num_gpus} GPUs: {plan.words()}."]
+    if default is not None:
+        lines.append(f"- Engine default on {default.num_gpus} GPUs: {default.words()}.")
+    link = (results.fleet or {}).get("link")
+    if plan.decode_router is not None and link:
+        lines.append(
+            f"- Link assumed: {link['name'] or 'by its figures'}, {1e-9 * link['bytes_per_s']:.3g} "
+            f"GB/s, {1e3 * link['latency_s']:.3g} ms."
+        )
+    return lines
+
+
 def _table(pick: Pick, results: Results) -> str:
     columns = [("predicted", pick.candidate.predicted)]
     if pick.evidence is not Evidence.PREDICTED:
@@ -140,4 +158,16 @@ def _limits(results: Results, pick: Pick) -> list[str]:
     ]
     unlike = (results.provenance.get("engine") or {}).get("unchecked")
     limits += [f"- {unlike}"] if unlike else []
+    limits += [f"- Predicted on {cut}." for cut in _cut(results, pick)]
     return limits + [f"- Not sampled: {line}" for line in pick.candidate.not_sampled]
+
+
+def _cut(results: Results, pick: Pick) -> list[str]:
+    """The traffic of a fleet that was not scored on all of it, unlike the default."""
+    fleet, scored = results.fleet, (results.default, results.recommended, *results.candidates)
+    if fleet is None or pick.candidate in scored:
+        return []
+    return [
+        f"the busiest {fleet['searched_requests']:,} of {fleet['requests']:,} requests in a row, "
+        "the engine default on all of them"
+    ]

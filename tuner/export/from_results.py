@@ -19,7 +19,7 @@ from tuner.export.deployment import (
     KvTransfer,
     Role,
 )
-from tuner.fleet_plan import FleetPlan, PoolSetup
+from tuner.fleet_plan import FleetPlan, PoolSetup, plan_of
 from tuner.knee import knee
 from tuner.results import Results
 from tuner.simulator.router import ROUND_ROBIN, Router
@@ -27,7 +27,6 @@ from tuner.simulator.router import ROUND_ROBIN, Router
 RECOMMENDED, KNEE, BEST = "recommended", "knee", "best"
 _SERVER_ARGUMENTS = ("load_format", "dtype")
 _PARALLEL = (TENSOR_PARALLEL, "pipeline-parallel-size", "data-parallel-size")
-_COSTS = ("ttft_p99_s", "itl_p99_s", "goodput_rps")
 _NAME_LENGTH = 40
 
 
@@ -54,8 +53,9 @@ def picked(results: Results, pick: str = RECOMMENDED) -> Pick:
     Parameters
     ----------
     pick
-        recommended (what the run recommends), best (highest predicted goodput on the front), knee
-        (nearest to the front's ideal point) or the number of a trial.
+        recommended (what the run recommends), best (highest predicted goodput on the front; of
+        fleets per GPU, or the fewest GPUs), knee (nearest to the front's ideal point) or the number
+        of a trial.
 
     Raises
     ------
@@ -96,10 +96,20 @@ def _point(results: Results, pick: str) -> dict[str, Any]:
             + (f"numbers {min(known)} to {max(known)}" if known else "run `stallfree tune` first")
         )
     if pick == BEST:
-        return max(points, key=lambda p: float(p["goodput_rps"]))
-    costs = np.array([[p[name] for name in _COSTS] for p in points], dtype=np.float64)
-    costs[:, -1] *= -1
-    return points[knee(costs)]
+        return max(points, key=lambda p: (_worth(results, p), float(p["goodput_rps"])))
+    # kept as None are a TTFT without end and the ITL of answers of one token
+    points = [p for p in points if p["ttft_p99_s"] is not None] or points
+    costs = [[p["ttft_p99_s"], p["itl_p99_s"] or 0.0, -_worth(results, p)] for p in points]
+    return points[knee(np.array(costs, dtype=np.float64))]
+
+
+def _worth(results: Results, point: dict[str, Any]) -> float:
+    """What the search raised beside the latencies; see `FleetProblem.worth`."""
+    plan = plan_of(point["settings"])
+    if plan is None:
+        return float(point["goodput_rps"])
+    fewest = (results.fleet or {}).get("fewest", False)
+    return (1.0 if fewest else float(point["goodput_rps"])) / plan.num_gpus
 
 
 def _candidate(results: Results, point: dict[str, Any]) -> Candidate:
@@ -108,7 +118,6 @@ def _candidate(results: Results, point: dict[str, Any]) -> Candidate:
         if candidate.settings == point["settings"]:
             return candidate
     predicted = {k: v for k, v in point.items() if k not in ("number", "settings", "on_front")}
-    all_of_default = results.default.resolved
     return Candidate(
         label=f"trial-{point['number']}",
         settings=point["settings"],
@@ -116,7 +125,7 @@ def _candidate(results: Results, point: dict[str, Any]) -> Candidate:
         measured=None,
         corrected=None,
         replays=[],
-        resolved={} if "pools" in point["settings"] else all_of_default | point["settings"],
+        resolved={} if "pools" in point["settings"] else point["settings"],
     )
 
 
@@ -130,15 +139,26 @@ def deployment_of(results: Results, pick: str = RECOMMENDED) -> Deployment:
         pools=_pools(results, chosen.candidate),
         router=_router(chosen.candidate.plan),
         evidence=_comment(results, chosen),
-        left_out=_left_out(results),
+        left_out=_left_out(results, chosen.candidate.plan),
     )
 
 
-def _left_out(results: Results) -> tuple[tuple[str, Any, str], ...]:
-    """Settings of the study's engine that are of this machine."""
+def _left_out(results: Results, plan: FleetPlan | None) -> tuple[tuple[str, Any, str], ...]:
+    """Settings of the study's engine that are of this machine, and of its fleet that no target's
+    files hold."""
+    left: list[tuple[str, Any, str]] = []
     device = results.engine.get("device", "auto")
-    why = "the image and the machine decide it"
-    return () if device == "auto" else (("device", device, why),)
+    if device != "auto":
+        left.append(("device", device, "the image and the machine decide it"))
+    for pool in () if plan is None else plan.pools:
+        if pool.system:
+            why = "the files name no kind of GPU; place these replicas on such machines"
+            left.append((f"{pool.role} system", pool.system, why))
+    layers = ((results.fleet or {}).get("link") or {}).get("overlap_layers", 1)
+    if plan is not None and plan.decode_router is not None and layers > 1:
+        why = "predicted layer by layer; vLLM's NIXL connector sends KV after the prefill"
+        left.append(("link overlap_layers", layers, why))
+    return tuple(left)
 
 
 def _version(results: Results) -> str:
@@ -174,16 +194,16 @@ def _pools(results: Results, candidate: Candidate) -> tuple[EnginePool, ...]:
 
 def _planned_pool(results: Results, setup: PoolSetup, environment: dict[str, str]) -> EnginePool:
     flags = server_flags(results, setup.settings)
-    if setup.tp > 1:
-        flags[TENSOR_PARALLEL] = setup.tp
-    else:
+    chosen = setup.tp > 1 or bool(setup.system)
+    if chosen:  # else the profile was measured, and the engine is as it was started then
         flags.pop(TENSOR_PARALLEL, None)
+        flags |= {TENSOR_PARALLEL: setup.tp} if setup.tp > 1 else {}
     role = Role(setup.role)
     return EnginePool(
         label=role,
         role=role,
         replicas=setup.replicas,
-        num_gpus=setup.tp,
+        num_gpus=setup.tp if chosen else _num_gpus(results, flags),
         flags=flags,
         environment=environment,
         kv_transfer=None if role is Role.AGGREGATED else KvTransfer(),
@@ -221,8 +241,10 @@ def _comment(results: Results, chosen: Pick) -> tuple[str, ...]:
     if chosen.evidence is Evidence.PREDICTED:
         met = f"WAS NOT MEASURED; it would {'' if chosen.meets_slo else 'not '}meet its SLOs"
     digest = str(results.provenance.get("trace_digest", ""))[:12]
+    plan = chosen.candidate.plan
     return (
         f"Stallfree, study {results.study}: the {chosen.candidate.label} configuration {met}.",
+        *([] if plan is None else [f"Fleet: {plan.words()}."]),
         f"Figures: {chosen.evidence.note}.",
         f"Traffic {digest}; see evidence.json beside this file.",
     )

@@ -53,15 +53,15 @@ def render(deployment: Deployment) -> Rendering:
         "modelArtifacts": _artifacts(deployment),
         "routing": {
             "servicePort": PORT,
-            "proxy": {"enabled": is_pd, "connector": "nixlv2", "targetPort": _DECODE_PORT},
+            "proxy": {"enabled": True, "connector": "nixlv2", "targetPort": _DECODE_PORT}
+            if is_pd
+            else {"enabled": False},
         },
         "decode": _pods(deployment, decode, _DECODE_PORT if is_pd else PORT),
         "prefill": _pods(deployment, deployment.pool_with(Role.PREFILL), PORT)
         if is_pd
         else {"create": False},
     }
-    if not is_pd:
-        values["routing"]["proxy"] = {"enabled": False}
     text = yaml_text(deployment.evidence, values)
     notes = [
         "The endpoint picker (InferencePool) is a chart of its own, gateway-api-inference-extension"

@@ -33,21 +33,23 @@ def rollback_files(
 ) -> dict[str, str]:
     """`previous/NAME`, `diff.txt` and `ROLLBACK.md` for the running configuration `current`."""
     name, text = current
-    ours = _counterpart(files, name)
+    ours = _counterparts(deployment, files, name)
     return {
         f"{PREVIOUS}/{name}": text,
-        "diff.txt": _difference(name, text, ours, files[ours]),
-        "ROLLBACK.md": _page(deployment, target, name, ours),
+        "diff.txt": "\n".join(_difference(name, text, one, files[one]) for one in ours),
+        "ROLLBACK.md": _page(deployment, target, name, ours[0]),
     }
 
 
-def _counterpart(files: dict[str, str], name: str) -> str:
-    """Our file of the same name, else of the same kind, else the first."""
+def _counterparts(deployment: Deployment, files: dict[str, str], name: str) -> list[str]:
+    """Our file of the same name, else those of the same kind: one, or one for each pool."""
     if name in files:
-        return name
+        return [name]
     kinds = {".yml": ".yaml"}
     suffix = kinds.get(Path(name).suffix, Path(name).suffix)
-    return next((n for n in files if n.endswith(suffix)), next(iter(files)))
+    of_pools = [own for pool in deployment.pools if (own := f"{pool.label}{suffix}") in files]
+    first = next((n for n in files if n.endswith(suffix)), next(iter(files)))
+    return of_pools or [first]
 
 
 def _difference(name: str, text: str, ours: str, our_text: str) -> str:
@@ -116,14 +118,18 @@ def _page(deployment: Deployment, target: Target, name: str, ours: str) -> str:
         return ["```sh", *filled, "```"]
 
     back = f"{PREVIOUS}/{name}"
+    new = commands(target.apply, ours)
+    if target.start is not None:
+        new = ["```sh", *target.start(deployment), "```"]
     lines = [
         f"# Back from {deployment.name}",
         "",
         "Run these in this folder.",
         "",
-        f"Put the new configuration into effect (`{ours}`):",
+        "Put the new configuration into effect"
+        + (f" (`{ours}`):" if target.start is None else ":"),
         "",
-        *commands(target.apply, ours),
+        *new,
         "",
         f"Go back to what ran before (`{back}`):",
         "",

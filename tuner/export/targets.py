@@ -31,6 +31,8 @@ class Target:
     """commands that show when it is in effect"""
     rules: str
     """what its files are checked against in the tests"""
+    start: Callable[[Deployment], tuple[str, ...]] | None = None
+    """commands for our files, where they are not those of `apply`"""
 
 
 _KUBECTL = ("kubectl apply -f {file}",)
@@ -44,6 +46,7 @@ TARGETS: dict[str, Target] = {
         ("vllm serve --config {file}",),
         ("curl -f http://127.0.0.1:8000/health",),
         "vLLM's own parser and configuration, version 0.32.0 (CPU build)",
+        vllm.start_commands,
     ),
     "compose": Target(
         compose.render,

@@ -17,6 +17,7 @@ from tuner.export.words import comment, flag_words, shell_lines, yaml_text
 
 HOST_VARIABLE = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 PORT_VARIABLE = "VLLM_NIXL_SIDE_CHANNEL_PORT"
+_ROUTER_FILE = "router.sh"
 
 
 def render(deployment: Deployment) -> Rendering:
@@ -29,11 +30,24 @@ def render(deployment: Deployment) -> Rendering:
         if variables := environment_of(pool):
             files[environment] = "".join(f"{k}={v}\n" for k, v in variables.items())
     if deployment.has_choice:
-        files["router.sh"] = _router_file(deployment)
+        files[_ROUTER_FILE] = _router_file(deployment)
     notes = [f"Every file needs vLLM {deployment.engine_version}."]
     if deployment.has_choice:
         notes.append("Start each pool's command once per replica, then router.sh (vllm-router).")
+        notes.append(
+            "Replicas on one machine: give each its own --port and CUDA_VISIBLE_DEVICES"
+            + (f", and {PORT_VARIABLE}s as far apart as it has GPUs." if deployment.is_pd else ".")
+        )
     return rendering(deployment, files, _fates(deployment), *notes)
+
+
+def start_commands(deployment: Deployment) -> tuple[str, ...]:
+    """Shell commands that start every replica with its environment, and the router."""
+    scripts = [(_names(deployment, pool)[1], pool.replicas) for pool in deployment.pools]
+    if not deployment.has_choice:
+        return (f"sh {scripts[0][0]}",)
+    replicas = [f"sh {name} # on each of its {number} replicas" for name, number in scripts]
+    return (*replicas, f"sh {_ROUTER_FILE}")
 
 
 def _names(deployment: Deployment, pool: EnginePool) -> tuple[str, str, str]:
@@ -63,11 +77,13 @@ def environment_of(pool: EnginePool) -> dict[str, str]:
 
 def command_file(deployment: Deployment, pool: EnginePool) -> str:
     """A shell script with the full command line; further arguments are appended."""
-    exports = [f"export {k}={shlex.quote(v)}" for k, v in environment_of(pool).items()]
+    exports = [f"export {k}={shlex.quote(v)}" for k, v in pool.environment.items()]
     if pool.kv_transfer is not None:
+        port = pool.kv_transfer.side_channel_port
+        exports.append(f'export {PORT_VARIABLE}="${{{PORT_VARIABLE}:-{port}}}"')
         why = "address of this machine that the other replicas reach, not a name"
         exports.append(f'export {HOST_VARIABLE}="${{{HOST_VARIABLE}:?{why}}}"')
-    return _script(deployment, exports, command_words(deployment, pool), head=3)
+    return _script(deployment, exports, shell_lines(command_words(deployment, pool), 3))
 
 
 def _router_file(deployment: Deployment) -> str:
@@ -79,17 +95,18 @@ def _router_file(deployment: Deployment) -> str:
         for pool in deployment.pools
     }
     asked = [
-        f': "${{{name}:?URL of a {label} replica, such as http://10.0.0.1:{PORT}}}"'
+        f': "${{{name}:?URL of a replica of {label}, such as http://10.0.0.1:{PORT}}}"'
         for label, names in variables.items()
         for name in names
     ]
     urls = {label: [f"${name}" for name in names] for label, names in variables.items()}
-    return _script(deployment, asked, router_words(deployment, urls), head=1)
+    lines = shell_lines(router_words(deployment, urls), 1, [u for of in urls.values() for u in of])
+    return _script(deployment, asked, lines)
 
 
-def _script(deployment: Deployment, before: list[str], words: list[str], head: int) -> str:
-    """A shell script that runs `before`, then becomes the command `words`."""
-    first, *rest = shell_lines(words, head)
+def _script(deployment: Deployment, before: list[str], lines: list[str]) -> str:
+    """A shell script that runs `before`, then becomes the command of `lines`."""
+    first, *rest = lines
     command = " \\\n    ".join(["exec " + first, *rest, '"$@"'])
     top = comment(deployment.evidence) + "set -eu"
     return "\n".join(["#!/bin/sh", top, *before, command]) + "\n"

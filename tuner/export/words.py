@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -24,25 +23,22 @@ def _words(name: str, value: Any) -> list[str]:
     return [f"--{name}", json.dumps(value) if isinstance(value, dict) else str(value)]
 
 
-def shell_lines(words: list[str], head: int) -> list[str]:
+def shell_lines(words: list[str], head: int, variables: Collection[str] = ()) -> list[str]:
     """One line per flag with its values, quoted for the shell; the first `head` words together.
 
-    A word that starts with $ is a variable of the script.
+    A word among `variables`, such as $URL, is left to the shell; no other is.
     """
-    lines = [" ".join(_quoted(word) for word in words[:head])]
+
+    def quoted(word: str) -> str:
+        return f'"{word}"' if word in variables else shlex.quote(word)
+
+    lines = [" ".join(quoted(word) for word in words[:head])]
     for word in words[head:]:
         if word.startswith("--"):
-            lines.append(_quoted(word))
+            lines.append(quoted(word))
         else:
-            lines[-1] += " " + _quoted(word)
+            lines[-1] += " " + quoted(word)
     return lines
-
-
-def _quoted(word: str) -> str:
-    return f'"{word}"' if _VARIABLE.fullmatch(word) else shlex.quote(word)
-
-
-_VARIABLE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
 def comment(lines: Iterable[str]) -> str:

@@ -153,7 +153,8 @@ def values(metrics: Metrics, worth: float) -> tuple[float, float, float]:
 
 
 def _or_never(value: float) -> float:
-    return value if value == value else NEVER_S
+    """Without end or without a value: a number that still can be scaled."""
+    return min(value, NEVER_S) if value == value else NEVER_S
 
 
 def _or_zero(value: float) -> float:

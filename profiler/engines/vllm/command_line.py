@@ -28,19 +28,25 @@ def parsed_command(words: list[str]) -> dict[str, Any]:
     MissingExtraError
         vLLM is not installed.
     EngineStartError
-        vLLM refuses the command.
+        vLLM refuses the command, or does not answer in time.
     """
     require_vllm()
     with tempfile.TemporaryDirectory(prefix="stallfree-command-") as folder:
         out = Path(folder) / "arguments.json"
-        done = subprocess.run(
-            [sys.executable, "-m", "profiler.engines.vllm.parser", str(out)],
-            input=json.dumps(words),
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "profiler.engines.vllm.parser", str(out)],
+                input=json.dumps(words),
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EngineStartError(
+                f"vLLM's parser did not answer within {_TIMEOUT_S:g} s; try again when the machine "
+                "has less to do"
+            ) from error
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise EngineStartError(f"vLLM refuses the exported command: {last}")

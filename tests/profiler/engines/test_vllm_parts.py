@@ -8,17 +8,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import EngineSpec
-from profiler.engines.vllm import driver, spec
+from profiler.engines.vllm import command_line, driver, spec
 from profiler.engines.vllm.child import Child
 from profiler.engines.vllm.enginelog import log_tail, one_line, ran_out_of_memory, root_cause
 from profiler.engines.vllm.facts import resolved_settings
 from profiler.engines.vllm.session import kill_session, session_members
-from profiler.errors import KnobError, MissingExtraError, ModelFolderError
+from profiler.errors import EngineStartError, KnobError, MissingExtraError, ModelFolderError
 from profiler.knobs import KNOBS
 
 MODEL = Path(__file__).parents[3] / "studies/models/tiny-llama"
@@ -179,3 +180,13 @@ def test_the_server_does_not_load_numba() -> None:
     code = "import sys, profiler.engines.vllm.server; sys.exit('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=False)
     assert done.returncode == 0
+
+
+def test_a_parser_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*args: Any, timeout: float, **kwargs: Any) -> None:
+        raise subprocess.TimeoutExpired("python", timeout)
+
+    monkeypatch.setattr(command_line, "require_vllm", lambda: None)
+    monkeypatch.setattr(subprocess, "run", slow)
+    with pytest.raises(EngineStartError, match="did not answer within 300 s"):
+        command_line.parsed_command(["m"])

@@ -6,6 +6,7 @@ Slow and obvious, and written without the renders' own helpers.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ def from_vllm(files: Files) -> dict[str, Found]:
         assert words[:2] == ["vllm", "serve"] and words[-1] == "$@"
         lines = [line.removeprefix("export ") for line in before.splitlines() if "export" in line]
         variables = dict(shlex.split(line)[0].split("=", 1) for line in lines)
+        # ${NAME:-5600} is 5600 where nobody says otherwise
+        variables = {k: re.sub(r"^\$\{\w+:-(\d+)\}$", r"\1", v) for k, v in variables.items()}
         label = {"command.sh": "aggregated"}.get(name, name.removesuffix(".sh"))
         found[label] = Found(words[2], words[3:-1], variables=variables)
     return found

@@ -140,10 +140,10 @@ def test_the_metrics_are_vllms() -> None:
             "distributed/kv_transfer/kv_connector/v1/nixl/stats.py",
         )
     )
-    known = set(re.findall(r'"(vllm:[a-z_]+)"', source))
+    known = set(re.findall(r'"(vllm:[a-z0-9_]+)"', source))
     text = canary_plan(disaggregated(), {"all": {"ttft_p99_s": 1, "itl_p99_s": 1, "tpot_p99_s": 1}})
     named = {name.removesuffix("_bucket").removesuffix("_total")
-             for name in re.findall(r"vllm:[a-z_]+", text)}  # fmt: skip
+             for name in re.findall(r"vllm:[a-z0-9_]+", text)}  # fmt: skip
     assert len(named) >= 8 and named <= known
 
 

@@ -14,12 +14,13 @@ import yaml
 from rich.console import Console
 
 from profiler.errors import LinkError
+from profiler.traffic.trace import Trace
 from tests.tuner.search.conftest import no_engine
 from tuner.candidate import Evidence
 from tuner.cli.app import main
 from tuner.cli.fleet_report import print_fleets
 from tuner.cli.report import print_results, verdict_line
-from tuner.export.bundle import BundleOptions, bundle
+from tuner.export.bundle import BundleOptions, bundle, launch_plan
 from tuner.fleet_plan import plan_of
 from tuner.results import Results, RunFolder, Verdict
 from tuner.search.progress import SilentUi
@@ -108,8 +109,20 @@ def test_what_is_exported(results: Results) -> None:
     on_two = replace(plan, pools=(replace(plan.pools[0], tp=2),)).settings()
     two = replace(together, recommended=replace(together.recommended, settings=on_two))
     assert yaml.safe_load(bundle(two, BundleOptions())["vllm.yaml"])["tensor-parallel-size"] == 2
-    split = bundle(as_mode(results, "disaggregated"), BundleOptions())
+    apart = as_mode(results, "disaggregated")
+    split, of_plan = bundle(apart, BundleOptions()), apart.recommended.plan
     assert {"prefill.yaml", "decode.yaml"} <= set(split)
+    assert of_plan is not None and of_plan.words() in split["EVIDENCE.md"]
+    assert "by its figures, 1 GB/s, 1 ms" in split["EVIDENCE.md"]
+
+
+def test_one_replica_is_launched_with_its_share(fleet_run: RunFolder, results: Results) -> None:
+    plan, trace = launch_plan(fleet_run, "0", 10.0), Trace.load(fleet_run.trace).slice(0.0, 10.0)
+    assert plan.deployment.num_replicas == 4  # the engine default
+    assert plan.trace.num_requests == -(-trace.num_requests // 4)
+    assert plan.trace.prompt_tokens.tolist() == trace.prompt_tokens[::4].tolist()
+    assert plan.settings == {"max_model_len": 4096}
+    assert plan.resolved == results.default.resolved["aggregated"]
 
 
 def test_an_unknown_link_is_found_before_the_search(fleet_study: Path, tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Stallfree, study chat: made by hand.
 set -eu
-: "${AGGREGATED_0_URL:?URL of a aggregated replica, such as http://10.0.0.1:8000}"
-: "${AGGREGATED_1_URL:?URL of a aggregated replica, such as http://10.0.0.1:8000}"
-: "${AGGREGATED_2_URL:?URL of a aggregated replica, such as http://10.0.0.1:8000}"
+: "${AGGREGATED_0_URL:?URL of a replica of aggregated, such as http://10.0.0.1:8000}"
+: "${AGGREGATED_1_URL:?URL of a replica of aggregated, such as http://10.0.0.1:8000}"
+: "${AGGREGATED_2_URL:?URL of a replica of aggregated, such as http://10.0.0.1:8000}"
 exec vllm-router \
     --port 8080 \
     --policy power_of_two \
