@@ -40,7 +40,8 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from profiler.outcomes import Outcomes
-from tuner.metrics import Metrics, compute, weighted_percentiles
+from tuner.metrics import Metrics, compute
+from tuner.percentiles import weighted_percentiles
 from tuner.slo import Slo
 
 FloatArray = npt.NDArray[np.float64]

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.outcomes import Outcomes, Status
+from tuner.percentiles import finite_mean, percentile, weighted_percentiles
 from tuner.slo import Limits, Slo
 
 FloatArray = npt.NDArray[np.float64]
@@ -122,50 +123,6 @@ def _without_nan(value: Any) -> Any:
     return value
 
 
-def weighted_percentiles(
-    values: FloatArray, weights: IntArray, percents: Sequence[float]
-) -> list[float]:
-    """For each percent the smallest value that at least so much of the weight does not exceed.
-
-    The inverted empirical distribution function (Hyndman & Fan 1996, definition 1): equal to
-    `numpy.percentile(numpy.repeat(values, weights), percents, method="inverted_cdf")`.
-
-    Parameters
-    ----------
-    values, weights
-        (G,) each; weights are counts, not negative.
-    percents
-        (P,) from 0 to 100.
-
-    Returns
-    -------
-    (P,) NaNs when the total weight is 0.
-    """
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order])
-    if reached.size == 0 or reached[-1] == 0:
-        return [math.nan] * len(percents)
-    wanted = [math.ceil(round(percent / 100 * int(reached[-1]), 9)) for percent in percents]
-    found = values[order[np.searchsorted(reached, np.maximum(wanted, 1))]]
-    return [float(value) for value in found]
-
-
-def _percentile(values: FloatArray, percent: float) -> float:
-    """Infinite when it reaches into values that are."""
-    if values.size == 0:
-        return math.nan
-    rank = math.ceil(round(percent / 100 * (values.size - 1), 9))
-    if rank >= np.isfinite(values).sum():
-        return math.inf
-    return float(np.percentile(values, percent))
-
-
-def _mean(values: FloatArray) -> float:
-    """Of the finite ones."""
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if finite.size else math.nan
-
-
 def _with_failed(values: FloatArray, status: IntArray) -> FloatArray:
     """The values there are; failed requests, whose answer never came, count as infinite."""
     found = np.where(status == Status.FAILED, np.inf, values)
@@ -225,18 +182,18 @@ def _figures(outcomes: Outcomes, good: BoolArray, rows: BoolArray, weight: IntAr
         num_failed=int((status == Status.FAILED).sum()),
         num_unfinished=int((status == Status.UNFINISHED).sum()),
         duration_s=duration,
-        ttft_mean_s=_mean(ttft),
-        ttft_p50_s=_percentile(ttft, 50),
-        ttft_p90_s=_percentile(ttft, 90),
-        ttft_p99_s=_percentile(ttft, 99),
+        ttft_mean_s=finite_mean(ttft),
+        ttft_p50_s=percentile(ttft, 50),
+        ttft_p90_s=percentile(ttft, 90),
+        ttft_p99_s=percentile(ttft, 99),
         itl_mean_s=float(gaps @ weight / total) if total else math.nan,
         itl_p50_s=itl_p50_s,
         itl_p90_s=itl_p90_s,
         itl_p99_s=itl_p99_s,
         itl_max_s=itl_max_s,
-        tpot_mean_s=_mean(tpot),
-        tpot_p50_s=_percentile(tpot, 50),
-        tpot_p99_s=_percentile(tpot, 99),
+        tpot_mean_s=finite_mean(tpot),
+        tpot_p50_s=percentile(tpot, 50),
+        tpot_p99_s=percentile(tpot, 99),
         goodput_rps=rate(num_good),
         slo_attainment=num_good / num if num else math.nan,
         throughput_rps=rate(num_finished),

@@ -177,6 +177,7 @@ class RunFolder:
         """
         marker = self.path / "run.json"
         text = study_file.read_text(encoding="utf-8")
+        base = self.base if study_file == self.study_file else study_file.parent.resolve()
         if fresh and marker.exists():
             self._clear()
         if marker.exists():
@@ -194,7 +195,6 @@ class RunFolder:
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             write_text(self.study_file, text)
-            base = self.base if study_file == self.study_file else study_file.parent.resolve()
             known = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint}
             write_json(marker, {**known, "base": str(base)})
 

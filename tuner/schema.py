@@ -169,6 +169,12 @@ class Study(Section):
     def _fleet_fits(self) -> Self:
         if self.fleet is not None:
             require_fleet(self.fleet, self.profile.silicon)
+            parallel = self.engine.args.get("tensor_parallel_size", 1)
+            if self.profile.silicon is None and parallel != 1:
+                raise ValueError(
+                    "fleets of a measured profile count one GPU per replica, and "
+                    f"engine.args.tensor_parallel_size is {parallel}; predict with profile.silicon"
+                )
             if self.engine.config.get("num_speculative_tokens"):
                 raise ValueError(
                     "fleets are simulated without speculative decoding; take "

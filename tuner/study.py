@@ -90,10 +90,10 @@ def overridden(study: Study, changes: Mapping[str, Any]) -> Study:
 def _absolute(study: Study, base: Path, model: str) -> Study:
     traffic = study.traffic
     if traffic.path is not None:
-        traffic = traffic.model_copy(update={"path": str(base / Path(traffic.path).expanduser())})
+        traffic = traffic.model_copy(update={"path": str(_placed(base, traffic.path))})
     profile = study.profile
     if profile.path is not None:
-        profile = profile.model_copy(update={"path": str(base / Path(profile.path).expanduser())})
+        profile = profile.model_copy(update={"path": str(_placed(base, profile.path))})
     if profile.silicon is not None:
         profile = profile.model_copy(update={"silicon": _absolute_silicon(profile.silicon, base)})
     fleet = study.fleet
@@ -102,8 +102,8 @@ def _absolute(study: Study, base: Path, model: str) -> Study:
         fleet = fleet.model_copy(update={"link": link})
     args = dict(study.engine.args)
     named = args.get(LATENCY_MODEL)
-    if isinstance(named, str) and (base / Path(named).expanduser()).exists():
-        args[LATENCY_MODEL] = str(base / Path(named).expanduser())
+    if isinstance(named, str) and _placed(base, named).exists():
+        args[LATENCY_MODEL] = str(_placed(base, named))
     engine = study.engine.model_copy(update={"model": model, "args": args})
     changes = {"traffic": traffic, "profile": profile, "engine": engine, "fleet": fleet}
     return study.model_copy(update=changes)
@@ -111,16 +111,24 @@ def _absolute(study: Study, base: Path, model: str) -> Study:
 
 def _absolute_silicon(silicon: SiliconSection, base: Path) -> SiliconSection:
     changes = {}
-    if silicon.model is not None and (base / Path(silicon.model).expanduser()).exists():
-        changes["model"] = str(base / Path(silicon.model).expanduser())
+    if silicon.model is not None and _placed(base, silicon.model).exists():
+        changes["model"] = str(_placed(base, silicon.model))
     if silicon.calibrate is not None:
-        changes["calibrate"] = str(base / Path(silicon.calibrate).expanduser())
+        changes["calibrate"] = str(_placed(base, silicon.calibrate))
     return silicon.model_copy(update=changes)
+
+
+def _placed(base: Path, name: str) -> Path:
+    """`name` from `base` on. Raises `StudyError` for the home of nobody."""
+    try:
+        return base / Path(name).expanduser()
+    except RuntimeError as error:
+        raise StudyError(f"no home folder for {name!r}; give the whole path") from error
 
 
 def _model_path(model: str, base: Path, *, needed: bool) -> str:
     """A folder made absolute, or a model name unchanged. Names never start with . / or ~."""
-    folder = base / Path(model).expanduser()
+    folder = _placed(base, model)
     if folder.is_dir():
         return str(folder)
     if needed and model.startswith((".", "/", "~")):

@@ -104,6 +104,9 @@ def test_a_measured_profile_is_of_one_device(tmp_path: Path) -> None:
     for fleet in ({"tp": [1, 2]}, {"decode": {"system": "h100_sxm"}}):
         with pytest.raises(StudyError, match="a measured profile is of one replica on one device"):
             load(tmp_path, fleet, **MEASURED)
+    two = MEASURED | {"engine": MEASURED["engine"] | {"args": {"tensor_parallel_size": 2}}}
+    with pytest.raises(StudyError, match="count one GPU per replica"):
+        load(tmp_path, {}, **two)
 
 
 def test_what_no_fleet_can_have(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from profiler.outcomes import Outcomes, TokenTimes, outcomes_from_token_times
-from tuner.metrics import Metrics, compute, good_requests, pool, weighted_percentiles
+from tuner.metrics import Metrics, compute, good_requests, pool
+from tuner.percentiles import weighted_percentiles
 from tuner.slo import Limits, Slo
 
 SLO = Slo(("default",), (Limits(ttft_p99_s=1.0, itl_p99_s=0.1),))

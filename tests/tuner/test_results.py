@@ -78,6 +78,15 @@ def test_fresh_removes_only_a_runs_own_files(tmp_path: Path, study_file: Path) -
     assert study_file.read_text() == "name: x\n"
 
 
+def test_a_fresh_run_of_the_copy_knows_where_its_paths_start(
+    tmp_path: Path, study_file: Path
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.begin(study_file, "a", resume=False, fresh=False)
+    folder.begin(folder.study_file, "a", resume=False, fresh=True)
+    assert folder.base == study_file.parent.resolve()
+
+
 def test_fresh_leaves_a_folder_that_is_no_run_alone(tmp_path: Path, study_file: Path) -> None:
     (tmp_path / "profile").mkdir()
     RunFolder(tmp_path).begin(study_file, "a", resume=False, fresh=True)

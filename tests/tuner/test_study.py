@@ -86,6 +86,7 @@ BAD = [
     ({"traffic.share": 1.5}, r"traffic\.share: .*less than or equal to 1, got 1\.5"),
     ({"traffic.format": "azure"}, r"traffic: format and map describe a file"),
     ({"engine.name": "vlm"}, r"engine\.name: unknown engine 'vlm'; known: fake"),
+    ({"profile": {"path": "~nobody-here/p"}}, r"no home folder for '~nobody-here/p'; give"),
     ({"engine.model": "./nowhere"}, r"engine\.model: no such folder '.*nowhere'; give a folder"),
     ({"engine.config": {"max_seqs": 1}}, r"engine\.config: unknown engine setting 'max_seqs'"),
     (

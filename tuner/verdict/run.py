@@ -89,6 +89,11 @@ def require_modes(study: Study) -> None:
             "a verdict is about a fleet, and the study has none; add fleet: {gpus: 16} with your "
             "own number of GPUs"
         )
+    if study.fleet.gpus.fewest:
+        raise StudyError(
+            "a verdict compares both sides at equal GPUs, and fleet.gpus asks for the fewest; give "
+            f"the number alone, such as fleet: {{gpus: {study.fleet.gpus.max}}}"
+        )
     for side in SIDES:
         if not modes_of(study, side):
             raise StudyError(

@@ -92,6 +92,7 @@ def _printed(found: dict) -> str:
     ("change", "line"),
     [
         (("fleet: {gpus: 3,", "fleet: {gpus: 3, modes: [aggregated],"), "add disaggregated"),
+        (("fleet: {gpus: 3,", "fleet: {gpus: {max: 3, fewest: true},"), "at equal GPUs"),
         (("fleet: {gpus: 3,", "fleet: {gpus: 3, modes: [disaggregated],"), "add aggregated"),
         (("fleet:", "#"), "add fleet: {gpus: 16}"),
     ],
