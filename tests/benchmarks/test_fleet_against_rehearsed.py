@@ -26,6 +26,7 @@ from profiler.errors import EvidenceError
 from profiler.latency.base import load_latency_model
 from profiler.traffic.synthetic import like
 from profiler.traffic.trace import Trace
+from tests.benchmarks.llama_8b import LLAMA_8B
 from tuner.metrics import compute
 from tuner.search.fleet_replay import FleetReplay, rehearse_fleet, rehearsed_fleet
 from tuner.simulator.fleet import Fleet
@@ -34,18 +35,6 @@ from tuner.slo import Limits, Slo
 
 RATE_RPS = float(os.environ.get("FLEET_RPS", "10"))
 SECONDS = float(os.environ.get("FLEET_SECONDS", "40"))
-LLAMA_8B = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "torch_dtype": "bfloat16",
-}
 KV_BYTES_PER_TOKEN = 131_072.0
 """2 (keys, values) x 32 layers x 8 KV heads x 128 x 2 bytes"""
 LINK = Link(latency_s=1e-3, bytes_per_s=25e9)

@@ -23,6 +23,7 @@ from profiler.errors import EvidenceError
 from profiler.latency.base import load_latency_model
 from profiler.traffic.readers import read_trace
 from profiler.traffic.trace import Trace
+from tests.benchmarks.llama_8b import LLAMA_8B
 from tuner.candidate import Candidate
 from tuner.results import RunFolder
 from tuner.search.confirm import Plan, confirm
@@ -32,18 +33,6 @@ from tuner.slo import Limits, Slo
 
 RATE_RPS = float(os.environ.get("REHEARSAL_RPS", "24"))
 SECONDS = float(os.environ.get("REHEARSAL_SECONDS", "40"))
-LLAMA_8B = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "torch_dtype": "bfloat16",
-}
 H200 = EngineConfig(
     max_model_len=16_384, num_gpu_blocks_override=55_000, enable_prefix_caching=False
 )
