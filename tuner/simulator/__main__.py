@@ -1,16 +1,54 @@
-"""`python -m tuner.simulator [speculative]`: compile the simulator's kernels, for one engine and
-for fleets, now instead of at first use; with the word, the kernel for configurations with draft
-tokens."""
+"""`python -m tuner.simulator [engine | drafts | images | fleet ...]`: compile the simulator's
+kernels now instead of at first use, by default all of them, in two processes."""
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 
-from tuner.simulator.compilation import prepare
+from profiler.engine_config import EngineConfig
+from profiler.latency.base import load_latency_model
+from profiler.traffic.images import Images
+from profiler.traffic.trace import Trace
+from tuner.simulator.compilation import DRAFTS, ENGINE, FLEET, prepare
+from tuner.simulator.run import simulate
+
+IMAGES = "images"
+NAMES = (FLEET, DRAFTS, IMAGES)
+"""every kernel; that of one engine comes with fleets"""
+
+
+def compile_kernel(name: str) -> float:
+    """Compile a kernel, or load it; returns the seconds that took."""
+    started = time.perf_counter()
+    if name == IMAGES:
+        simulate_image()
+    else:
+        prepare(speculative=name == DRAFTS, fleet=name == FLEET)
+    return time.perf_counter() - started
+
+
+def simulate_image() -> None:
+    """Simulate one request with an image: the kernels for images are apart from those for text."""
+    config = EngineConfig(max_num_batched_tokens=8, max_num_seqs=1, max_model_len=16, block_size=4)
+    trace = Trace.build([0.0], [4], [1], images=Images.of_rows([[(0, 2, 1)]]))
+    simulate(trace, config, load_latency_model("example-8b"), num_kv_blocks=16)
+
+
+def main(names: list[str]) -> None:
+    """Compile, and say how long it took."""
+    unknown = sorted(set(names) - {ENGINE, *NAMES})
+    if unknown:
+        sys.exit(f"unknown kernel {unknown[0]!r}; known: {', '.join((ENGINE, *NAMES))}")
+    started, wanted = time.perf_counter(), names or list(NAMES)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(2, len(wanted)), mp_context=spawn) as pool:
+        for name, seconds in zip(wanted, pool.map(compile_kernel, wanted), strict=True):
+            print(f"{name}: {seconds:.1f} s")
+    print(f"simulator kernels ready in {time.perf_counter() - started:.1f} s")
+
 
 if __name__ == "__main__":
-    started = time.perf_counter()
-    speculative = "speculative" in sys.argv[1:]
-    prepare(speculative, fleet=not speculative)
-    print(f"simulator kernels ready in {time.perf_counter() - started:.1f} s")
+    main(sys.argv[1:])
