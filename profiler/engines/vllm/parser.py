@@ -28,13 +28,13 @@ def parse(words: list[str]) -> Any:
 
 
 def _changed(arguments: Any) -> dict[str, Any]:
-    default = type(arguments)()
+    default = type(arguments)(model=arguments.model)  # its own may have to be fetched
     changed = {
         f.name: value
         for f in fields(arguments)
         if (value := getattr(arguments, f.name)) != getattr(default, f.name)
     }
-    return {name: _plain(value) for name, value in changed.items()}
+    return {"model": arguments.model} | {name: _plain(v) for name, v in changed.items()}
 
 
 def _plain(value: Any) -> Any:
