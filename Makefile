@@ -19,7 +19,7 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two processes for what needs no engine; then the real engines, alone, because they keep time.
+# Two processes for what starts no engine; then the real engines, alone, because they keep time.
 test: install
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not bench and not engine'
 	$(BIN)/python -m pytest -m 'engine and not bench'

