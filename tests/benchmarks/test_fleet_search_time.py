@@ -23,6 +23,7 @@ from tuner.search.optimize import SearchOptions, search
 from tuner.search.pareto import front
 from tuner.search.progress import SilentUi
 from tuner.search.stages import run_profile, run_trace
+from tuner.simulator import prepare
 from tuner.study import load_study
 
 STUDY = Path(__file__).resolve().parents[2] / "studies" / "fleet-8b-16xh200.yaml"
@@ -40,7 +41,7 @@ def test_sixteen_gpus(tmp_path: Path) -> None:
     measured = run_profile(study, folder, trace, ui, start_engine)
     problem = fleet_problem(study, folder, trace, measured, ui)
     short = shortened(problem, study.fleet.requests)
-    short.prepare(lambda done, total: None)
+    prepare(fleet=True)
     options = SearchOptions(study.search.trials, study.search.workers, study.search.seed)
     started = time.perf_counter()
     trials = search(short, folder.database, options, lambda done, total: None)

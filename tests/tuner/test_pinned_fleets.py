@@ -16,6 +16,7 @@ from profiler.engine_config import EngineConfig
 from profiler.kv_transfer import KvShape
 from profiler.latency.base import load_latency_model
 from profiler.traffic.synthetic import like
+from tests.tuner.pinned import check_pinned
 from tests.tuner.test_pinned_predictions import BASE, FIGURES, NUM_KV_BLOCKS, SLO
 from tuner.fleet_plan import FleetPlan, PoolSetup
 from tuner.search.fleet_problem import FleetProblem
@@ -58,13 +59,7 @@ def predict(plan: FleetPlan) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_prediction_stays(name: str) -> None:
-    pinned, now = json.loads(TABLE.read_text())[name], predict(PLANS[name])
-    for figure in FIGURES:
-        if now[figure] != pytest.approx(pinned[figure], rel=1e-6):
-            print(f"{name}: {figure} was {pinned[figure]:.6g}, is {now[figure]:.6g}")
-    assert now["feasible"] == pinned["feasible"]
-    for figure in FIGURES:
-        assert now[figure] == pytest.approx(pinned[figure], rel=0.02), figure
+    check_pinned(TABLE, name, predict(PLANS[name]), FIGURES)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pytest
 from profiler.engine_config import EngineConfig
 from profiler.latency.base import load_latency_model
 from profiler.traffic.synthetic import like
+from tests.tuner.pinned import check_pinned
 from tuner.metrics import compute
 from tuner.simulator import simulate
 from tuner.slo import Slo
@@ -60,13 +61,7 @@ def predict(changes: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_prediction_stays(name: str) -> None:
-    pinned, now = json.loads(TABLE.read_text())[name], predict(CHANGES[name])
-    for figure in FIGURES:
-        if now[figure] != pytest.approx(pinned[figure], rel=1e-6):
-            print(f"{name}: {figure} was {pinned[figure]:.6g}, is {now[figure]:.6g}")
-    assert now["feasible"] == pinned["feasible"]
-    for figure in FIGURES:
-        assert now[figure] == pytest.approx(pinned[figure], rel=0.02), figure
+    check_pinned(TABLE, name, predict(CHANGES[name]), FIGURES)
 
 
 def test_the_table_holds_both_verdicts() -> None:

@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import UncheckedOption
+from tuner.cli.options import OutOption, UncheckedOption
 
 
 def confirm(
     study: Annotated[Path, typer.Argument(help="Study file (YAML) whose search has finished.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Run folder; default stallfree-runs/<study name>.")
-    ] = None,
+    out: OutOption = None,
     top: Annotated[int | None, typer.Option(min=1, help="How many candidates.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Replays of each.")] = None,
     again: Annotated[
@@ -43,6 +41,6 @@ def confirm(
     checked = overridden(load_study(study), changes)
     target_named(checked.export.target)  # said now, not after the search
     folder = run_folder(out, checked.name)
-    compile_simulator(bool(checked.fixed.num_speculative_tokens))
+    compile_simulator(bool(checked.fixed.num_speculative_tokens), checked.fleet is not None)
     results = confirm_again(checked, folder, RichUi(), again=again)
     export_and_print(folder, results, checked.export.target, as_json=json)

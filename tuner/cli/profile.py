@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import UncheckedOption
+from tuner.cli.options import TraceOption, UncheckedOption
 
 _GPU = "Without a GPU (--silicon)"
 
@@ -28,9 +28,7 @@ def profile(
             help="Folder (with --kv-link a file); default: profile in the study's run folder.",
         ),
     ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Recorded traffic to use instead of the study's.")
-    ] = None,
+    trace: TraceOption = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the sampled batches.")] = None,
     unchecked_engine: UncheckedOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,

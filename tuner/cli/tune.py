@@ -7,20 +7,14 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import UncheckedOption
+from tuner.cli.options import FreshOption, OutOption, ProfileOption, TraceOption, UncheckedOption
 
 
 def tune(
     study: Annotated[Path, typer.Argument(help="Study file (YAML).")],
-    out: Annotated[
-        Path | None, typer.Option(help="Run folder; default stallfree-runs/<study name>.")
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Recorded traffic to use instead of the study's.")
-    ] = None,
-    profile: Annotated[
-        Path | None, typer.Option(help="Finished profile to use instead of measuring one.")
-    ] = None,
+    out: OutOption = None,
+    trace: TraceOption = None,
+    profile: ProfileOption = None,
     trials: Annotated[
         int | None, typer.Option(min=1, help="Configurations to search, the default included.")
     ] = None,
@@ -33,7 +27,7 @@ def tune(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted run.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Remove an earlier run first.")] = False,
+    fresh: FreshOption = False,
     unchecked_engine: UncheckedOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:

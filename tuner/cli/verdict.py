@@ -7,22 +7,16 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import UncheckedOption
+from tuner.cli.options import FreshOption, OutOption, ProfileOption, TraceOption, UncheckedOption
 
 
 def verdict(
     study: Annotated[
         Path, typer.Argument(help="Study file (YAML) with a fleet section, or its run folder.")
     ],
-    out: Annotated[
-        Path | None, typer.Option(help="Run folder; default stallfree-runs/<study name>.")
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Recorded traffic to use instead of the study's.")
-    ] = None,
-    profile: Annotated[
-        Path | None, typer.Option(help="Finished profile to use instead of measuring one.")
-    ] = None,
+    out: OutOption = None,
+    trace: TraceOption = None,
+    profile: ProfileOption = None,
     trials: Annotated[
         int | None, typer.Option(min=1, help="Configurations to search on each side.")
     ] = None,
@@ -46,7 +40,7 @@ def verdict(
         bool, typer.Option("--no-regimes", help="Leave out the P:D over time.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the map to FILE.html.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Remove an earlier run first.")] = False,
+    fresh: FreshOption = False,
     unchecked_engine: UncheckedOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
 ) -> None:

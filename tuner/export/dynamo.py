@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.export.deployment import Deployment, EnginePool, Role
-from tuner.export.pod import KV_NOTE, PORT_FATE, SIDE_CHANNEL_FATE, env_list, resources, volumes
+from tuner.export.pod import KV_NOTE, SIDE_CHANNEL_FATES, env_list, resources, volumes
 from tuner.export.pod import model_notes as notes_on_model
 from tuner.export.routers import ONE_REPLICA, Choice, Choices, choice, rule_fates
 from tuner.export.settings_report import (
@@ -163,6 +163,5 @@ def _fates(deployment: Deployment) -> Fates:
         **{f"flag.{flag}": overridden for flag in _OVERRIDDEN},
         "environment": exported("env"),
         "kv": exported("args: --kv-transfer-config"),
-        "kv.side_channel_port": exported(PORT_FATE),
-        "kv.side_channel_host": exported(SIDE_CHANNEL_FATE),
+        **SIDE_CHANNEL_FATES,
     }

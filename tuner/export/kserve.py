@@ -14,8 +14,7 @@ from typing import Any
 from tuner.export.deployment import TENSOR_PARALLEL, Deployment, EnginePool, Role, single_pool
 from tuner.export.pod import (
     KV_NOTE,
-    PORT_FATE,
-    SIDE_CHANNEL_FATE,
+    SIDE_CHANNEL_FATES,
     env_list,
     model_claim,
     model_notes,
@@ -143,6 +142,5 @@ def _fates(deployment: Deployment) -> Fates:
         f"flag.{TENSOR_PARALLEL}": translated("parallelism.tensor"),
         "environment": exported("env"),
         "kv": exported(f"env {_ARGUMENTS}: --kv-transfer-config"),
-        "kv.side_channel_port": exported(PORT_FATE),
-        "kv.side_channel_host": exported(SIDE_CHANNEL_FATE),
+        **SIDE_CHANNEL_FATES,
     }

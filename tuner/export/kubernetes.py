@@ -11,8 +11,7 @@ from typing import Any
 from tuner.export.deployment import PORT, Deployment, EnginePool, Role
 from tuner.export.pod import (
     KV_NOTE,
-    PORT_FATE,
-    SIDE_CHANNEL_FATE,
+    SIDE_CHANNEL_FATES,
     env_list,
     model_notes,
     ports,
@@ -189,6 +188,5 @@ def _fates(deployment: Deployment) -> dict[str, Any]:
         "flag": exported("args"),
         "environment": exported("env"),
         "kv": exported("args: --kv-transfer-config"),
-        "kv.side_channel_port": exported(PORT_FATE),
-        "kv.side_channel_host": exported(SIDE_CHANNEL_FATE),
+        **SIDE_CHANNEL_FATES,
     }

@@ -19,8 +19,7 @@ from tuner.export.deployment import (
 )
 from tuner.export.pod import (
     KV_NOTE,
-    PORT_FATE,
-    SIDE_CHANNEL_FATE,
+    SIDE_CHANNEL_FATES,
     env_list,
     model_claim,
     ports,
@@ -133,6 +132,5 @@ def _fates(deployment: Deployment) -> Fates:
         f"flag.{TENSOR_PARALLEL}": translated("parallelism.tensor"),
         "environment": exported("containers[0].env"),
         "kv": exported("containers[0].args: --kv-transfer-config"),
-        "kv.side_channel_port": exported(PORT_FATE),
-        "kv.side_channel_host": exported(SIDE_CHANNEL_FATE),
+        **SIDE_CHANNEL_FATES,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.export.deployment import PORT, Deployment, EnginePool
+from tuner.export.settings_report import exported
 from tuner.export.vllm import HOST_VARIABLE, PORT_VARIABLE, environment_of
 from tuner.export.words import kubernetes_text
 
@@ -79,5 +80,8 @@ def model_notes(deployment: Deployment) -> list[str]:
 
 
 KV_NOTE = "The image must contain NIXL; vLLM's own images do."
-SIDE_CHANNEL_FATE = f"env {HOST_VARIABLE}: {SIDE_CHANNEL}"
-PORT_FATE = f"env {PORT_VARIABLE}"
+SIDE_CHANNEL_FATES = {
+    "kv.side_channel_port": exported(f"env {PORT_VARIABLE}"),
+    "kv.side_channel_host": exported(f"env {HOST_VARIABLE}: {SIDE_CHANNEL}"),
+}
+"""what becomes of the address that a pod's handshake listens on"""

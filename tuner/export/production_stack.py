@@ -12,8 +12,7 @@ from typing import Any
 from tuner.export.deployment import PORT, TENSOR_PARALLEL, Deployment, EnginePool, Role
 from tuner.export.pod import (
     KV_NOTE,
-    PORT_FATE,
-    SIDE_CHANNEL_FATE,
+    SIDE_CHANNEL_FATES,
     env_list,
     model_notes,
     resources,
@@ -138,6 +137,5 @@ def _fates(deployment: Deployment) -> Fates:
         **keys,
         "environment": exported("env"),
         "kv": exported("vllmConfig.extraArgs: --kv-transfer-config"),
-        "kv.side_channel_port": exported(PORT_FATE),
-        "kv.side_channel_host": exported(SIDE_CHANNEL_FATE),
+        **SIDE_CHANNEL_FATES,
     }

@@ -50,8 +50,6 @@ def confirm_fleet(
     trials, trace = load_trials(folder.database), Trace.load(folder.trace)
     measured = run_profile(study, folder, trace, ui, start_engine)
     problem = fleet_problem(study, folder, trace, measured, ui)
-    with ui.progress("preparing the simulator") as progress:
-        problem.prepare(progress)
     scored = score_best(problem, trials, study.validate_.top, ui)
     plans, failures = choose(study, problem, scored)
     replayed = replace(problem, trace=trace.slice(0.0, study.validate_.seconds))

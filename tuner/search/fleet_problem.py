@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from profiler.engine_config import EngineConfig
-from profiler.engines.base import Progress
 from profiler.errors import StudyError
 from profiler.kv_transfer import KvShape, transfer_bytes_per_token
 from profiler.traffic.trace import Trace
@@ -21,7 +19,7 @@ from tuner.metrics import Metrics
 from tuner.search.fleet_space import FleetSpace, default_plan
 from tuner.search.fleet_starts import starting_plans
 from tuner.search.fleet_work import request_work
-from tuner.search.objective import REFUSED, Problem
+from tuner.search.objective import Problem
 from tuner.search.settings import resolve
 from tuner.simulator import Link, Pool
 from tuner.simulator.fleet import Fleet, FleetSimulation, simulate_fleet
@@ -113,16 +111,6 @@ class FleetProblem:
     def drawn(self) -> list[Trace]:
         """The windows but the first, which is the trace; the same for every fleet."""
         return draw_windows(self.trace, self.windows)
-
-    def prepare(self, progress: Progress) -> None:
-        """Compile the simulator's kernels, or load them, with a few requests on each mode."""
-        few = self.trace.take(np.arange(min(4, self.trace.num_requests)))
-        plans = {plan.mode: plan for plan in (self.default, *self.starts())}
-        for done, plan in enumerate(plans.values()):
-            progress(done, len(plans))
-            with suppress(*REFUSED):  # the search says why
-                self.simulate(plan, trace=few)
-        progress(len(plans), len(plans))
 
     def simulate(
         self, plan: FleetPlan, *, seed: int = 0, trace: Trace | None = None

@@ -38,8 +38,6 @@ def tune_fleet(study: Study, folder: RunFolder, trace: Trace, measured: Profile,
     short = shortened(problem, section.requests)
     cut, whole = short.trace.num_requests, trace.num_requests
     ui.stage(f"the search simulates the busiest {cut:,} of {whole:,} requests in a row")
-    with ui.progress("preparing the simulator; the first time it is compiled") as progress:
-        short.prepare(progress)
     trials = run_search(study, folder, short, ui)
     scored = score_best(problem, trials, study.validate_.top, ui)
     run = Finished(

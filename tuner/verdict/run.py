@@ -60,8 +60,6 @@ def verdict(study: Study, folder: RunFolder, options: VerdictOptions, ui: Ui) ->
         require_room(trace, study.fixed.max_model_len)
         measured = run_profile(study, folder, trace, ui, options.start)
         problem = fleet_problem(study, folder, trace, measured, ui)
-        with ui.progress("preparing the simulator; the first time it is compiled") as progress:
-            problem.prepare(progress)
         ranked = tuned(folder)
         if ranked:
             ui.stage("the candidates are those of the finished run; nothing is searched")
