@@ -29,6 +29,7 @@ from profiler.engines.silicon.tabulate import NODES, Extent, tabulate, with_term
 from profiler.latency.base import StepTimeModel
 from profiler.latency.params import IntArray, StepTables, plain_params
 from profiler.latency.region import SampledRegion, columns_of
+from profiler.model_spec import ModelSpec
 from profiler.steps import StepSamples
 
 NUM_SHAPES = 5000
@@ -122,9 +123,7 @@ def build_silicon(
         one_chunk_when_mixed=not published.splits_attention,
         seed=0,
     )
-    kv_dtype = {"fp8": 1, "bfloat16": 2}.get(spec.kv_dtype, shape.kv_dtype_bytes)
-    model_shape = asdict(shape) | {"kv_dtype_bytes": kv_dtype}
-    facts = _facts(spec, published) | {"model_shape": model_shape}
+    facts = _facts(spec, published) | {"model_shape": _model_shape(spec, shape)}
     kernel_model = _model(tables, shapes, facts)
     return Silicon(
         spec=spec,
@@ -184,6 +183,12 @@ def complete(
         tables=tables, host_s=terms.host_s, host_per_running_s=terms.host_per_running_s
     )
     return replace(kernel, params=params, frontend_in_s=terms.frontend_s)
+
+
+def _model_shape(spec: SiliconSpec, shape: ModelSpec) -> dict[str, Any]:
+    """With the format that keys and values are kept in."""
+    kv_dtype = {"fp8": 1, "bfloat16": 2}.get(spec.kv_dtype, shape.kv_dtype_bytes)
+    return asdict(shape) | {"kv_dtype_bytes": kv_dtype}
 
 
 def _facts(spec: SiliconSpec, published: Published) -> dict[str, Any]:
