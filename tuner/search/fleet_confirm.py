@@ -15,7 +15,7 @@ from tuner.metrics import Metrics
 from tuner.results import Results, RunFolder
 from tuner.schema import Study
 from tuner.search.database import load_trials
-from tuner.search.fleet_problem import FleetProblem, shortened
+from tuner.search.fleet_problem import FleetProblem
 from tuner.search.fleet_replay import require_rehearsable
 from tuner.search.fleet_rounds import Deploy, FleetRounds
 from tuner.search.fleet_tune import (
@@ -69,7 +69,7 @@ def confirm_fleet(
     def worth(candidate: Candidate, metrics: Metrics) -> float:
         return problem.worth(_plan(candidate), metrics)
 
-    cut = shortened(problem, section.requests).trace.num_requests
+    cut = min(section.requests, trace.num_requests)
     fleet = described(section, problem, cut) | {
         "rehearsed": {"requests": replayed.trace.num_requests, "rounds": rounds.rounds.count}
     }
