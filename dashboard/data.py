@@ -1,113 +1,118 @@
-"""Cached loading of run folders, through `tuner.results` alone."""
+"""Cached loading of run folders, through `tuner.results` and its neighbours alone.
+
+What is cached is shared by all sessions and must not be changed.
+"""
 
 from __future__ import annotations
 
-import sys
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import streamlit as st
 
-from tuner.candidate import Candidate
-from tuner.fleet_plan import in_words
-from tuner.intervals import odds
-from tuner.results import DEFAULT_ROOT, Results, RunFolder, find_runs
-
-_FIGURES = ("ttft_p50_s", "ttft_p99_s", "itl_p50_s", "itl_p99_s", "goodput_rps")
-
-
-def root() -> Path:
-    """The folder given after `--` on the command line, else the default place of runs."""
-    return Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_ROOT
+from dashboard.options import current
+from profiler.collect import Profile
+from profiler.errors import ResultsError, StallfreeError
+from profiler.traffic.trace import Trace
+from tuner.results import Results, RunFolder
+from tuner.schema import Study
+from tuner.search.kept import KeptRun
+from tuner.search.run_state import Phase, RunState, load_state
+from tuner.study import load_study
 
 
-def runs() -> dict[str, Results]:
-    """Folder name -> results of every finished run, newest state of each."""
-    found = {}
-    for path in find_runs(root()):
-        changed = (path / "results.json").stat().st_mtime_ns
-        found[path.name] = _load(str(path), changed)
-    return found
+@dataclass(frozen=True)
+class Run:
+    """One run folder under the root, and what it holds; each part is read when it is asked for."""
+
+    name: str
+    folder: RunFolder
+
+    @cached_property
+    def state(self) -> RunState:
+        """What it is doing; a damaged file is a failure with its reason."""
+        try:
+            return load_state(self.folder)
+        except StallfreeError as error:
+            return RunState(Phase.FAILED, error=str(error))
+
+    @property
+    def has_results(self) -> bool:
+        return (self.folder.path / "results.json").exists()
+
+    @property
+    def results(self) -> Results:
+        """The outcome. Raises `ResultsError` when the run has not finished."""
+        return _results(self.folder.path, _changed(self.folder.path / "results.json"))
+
+    @property
+    def study(self) -> Study:
+        """The study that it is a run of. Raises `StudyError`."""
+        path = self.folder.study_file
+        return _study(path, self.folder.base, _changed(path))
+
+    @property
+    def trace(self) -> Trace:
+        """The traffic. Raises `TraceError` when the run has none yet."""
+        return _trace(self.folder.trace, _changed(self.folder.trace))
+
+    @property
+    def profile(self) -> Profile:
+        """The profile. Raises `ResultsError` when the run has none yet."""
+        return _profile(self.folder.profile, _changed(self.folder.profile / "facts.json"))
+
+    @property
+    def kept(self) -> KeptRun:
+        """All of it, for what simulates again; not of a fleet. Raises what the parts raise."""
+        return KeptRun(self.study, self.folder, self.trace, self.profile, self.folder.profile)
 
 
-@st.cache_data(show_spinner=False)
-def _load(path: str, changed_ns: int) -> Results:
-    """`changed_ns` is part of the cache's key: a run that changed is read again."""
-    del changed_ns
-    return RunFolder(Path(path)).load_results()
+def runs() -> dict[str, Run]:
+    """Name -> every run under the root, in any state, by name."""
+    root = current().root
+    if (root / "study.yaml").exists():
+        return {root.resolve().name: Run(root.resolve().name, RunFolder(root))}
+    folders = sorted(path.parent for path in root.glob("*/study.yaml"))
+    return {path.name: Run(path.name, RunFolder(path)) for path in folders}
 
 
-def overview(found: dict[str, Results]) -> pd.DataFrame:
-    """One row per run."""
-    rows = [
-        {
-            "run": name,
-            "study": results.study,
-            "verdict": str(results.verdict),
-            "trials": results.trials,
-            "date": results.provenance.get("date"),
-        }
-        for name, results in found.items()
-    ]
-    return pd.DataFrame(rows)
+def run_named(name: str) -> Run:
+    """The run called `name`, one of `runs`: a name is never taken for a path. Raises
+    `ResultsError`."""
+    known = runs()
+    if name not in known:
+        raise ResultsError(f"no run {name!r} under {current().root}; choose one of the list")
+    return known[name]
 
 
-def trials(results: Results) -> pd.DataFrame:
-    """One row per predicted trial: the figures, settings as text, and what the trial is."""
-    frame = pd.DataFrame(results.front)
-    frame["settings"] = [in_words(s) for s in frame["settings"]]
-    frame["kind"] = "infeasible"
-    frame.loc[frame["feasible"], "kind"] = "feasible"
-    frame.loc[frame["on_front"], "kind"] = "on the front"
-    return frame
+def _changed(path: Path) -> int:
+    """Part of the key of a cache, so that a file that changed is read again; 0 without it."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
-def confirmed(results: Results) -> pd.DataFrame:
-    """One row per candidate and source (predicted, measured or rehearsed, corrected)."""
-    seen = results.evidence.value
-    rows = [
-        {
-            "candidate": c.label,
-            "role": _role(results, c),
-            "source": source,
-            **_fleet(c, metrics),
-            **_figures(metrics),
-        }
-        for c in results.candidates
-        for source, metrics in (
-            ("predicted", c.predicted),
-            (seen, c.measured),
-            (f"{seen}, at profile speed", c.corrected if seen == "measured" else None),
-        )
-        if metrics is not None
-    ]
-    return pd.DataFrame(rows)
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _results(path: Path, changed: int) -> Results:
+    del changed
+    return RunFolder(path).load_results()
 
 
-def _fleet(candidate: Candidate, metrics: dict[str, Any]) -> dict[str, Any]:
-    """What a fleet is, and its goodput per GPU; nothing for one engine."""
-    plan = candidate.plan
-    if plan is None:
-        return {}
-    return {
-        "fleet": plan.words(),
-        "GPUs": plan.num_gpus,
-        "goodput per GPU": metrics["goodput_rps"] / plan.num_gpus,
-    }
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _study(path: Path, base: Path, changed: int) -> Study:
+    del changed
+    return load_study(path, base)
 
 
-def _figures(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The figures, 90 % intervals of the p99s as text, and the chance to meet the SLOs."""
-    intervals = {
-        f"{name}, 90 %": "-".join(f"{end:.3g}" for end in metrics["intervals"].get(name, ()))
-        for name in ("ttft_p99_s", "itl_p99_s")
-    }
-    figures = {name: metrics[name] for name in _FIGURES}
-    return {**figures, **intervals, "chance to meet": odds(metrics)}
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _trace(path: Path, changed: int) -> Trace:
+    del changed
+    return Trace.load(path)
 
 
-def _role(results: Results, candidate: Candidate) -> str:
-    if candidate.label == results.recommended.label:
-        return "recommended"
-    return "engine default" if candidate.label == results.default.label else "candidate"
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _profile(path: Path, changed: int) -> Profile:
+    del changed
+    return Profile.load(path)

@@ -11,6 +11,8 @@
     search-SIDE.db      every trial of one side, where a verdict searched
     verdict.json        aggregated or disaggregated (`tuner.verdict.report`)
     bundle/             what was exported
+    state.json, stop    what the run is doing, and the request to stop (`tuner.search.run_state`)
+    derived/            what the dashboard computed from the run; goes with the results
 
 Whatever is written appears whole or not at all: it is written beside its place and renamed.
 """
@@ -24,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from profiler.errors import ResultsError
 from tuner.candidate import Candidate, Evidence
@@ -169,6 +171,13 @@ class RunFolder:
     def bundle(self) -> Path:
         return self.path / "bundle"
 
+    @property
+    def lock_file(self) -> Path:
+        return self.path / ".lock"
+
+    def derived(self, name: str) -> Path:
+        return self.path / "derived" / f"{name}.json"
+
     def begin(self, study_file: Path, fingerprint: str, *, resume: bool, fresh: bool) -> None:
         """Make the folder this study's own, or check that it already is.
 
@@ -195,8 +204,8 @@ class RunFolder:
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             write_text(self.study_file, text)
-            known = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint}
-            write_json(marker, {**known, "base": str(base)})
+            known = {"fingerprint": fingerprint, "base": str(base)}
+            write_json(marker, {"schema_version": SCHEMA_VERSION, **known})
 
     @property
     def base(self) -> Path:
@@ -207,11 +216,12 @@ class RunFolder:
 
     def _clear(self) -> None:
         """Remove a run's own files and no others; the study's copy is about to be replaced."""
-        for name in ("run.json", "trace.parquet", "study.db", "results.json", "verdict.json"):
+        kept = ("run.json", "trace.parquet", "study.db", "results.json", "verdict.json")
+        for name in (*kept, "state.json", "stop"):
             (self.path / name).unlink(missing_ok=True)
         for database in self.path.glob("search-*.db"):
             database.unlink()
-        for name in ("profile", "replicas", "confirm", "bundle"):
+        for name in ("profile", "replicas", "confirm", "bundle", "derived"):
             shutil.rmtree(self.path / name, ignore_errors=True)
 
     @contextmanager
@@ -219,7 +229,7 @@ class RunFolder:
         """Hold the folder; the lock goes when the process does. Raises `ResultsError` if held."""
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = open(self.path / ".lock", "w")  # noqa: SIM115 (closed below)
+            handle = open(self.lock_file, "w")  # noqa: SIM115 (closed below)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -234,6 +244,7 @@ class RunFolder:
 
     def save_results(self, results: Results) -> None:
         with writing(self.path):
+            shutil.rmtree(self.path / "derived", ignore_errors=True)
             write_json(self.path / "results.json", results.to_dict())
 
     def load_results(self) -> Results:
@@ -264,13 +275,9 @@ class RunFolder:
             )
         return plain
 
-    def forget_bundle(self) -> None:
-        """Remove what an earlier state of the run exported."""
-        shutil.rmtree(self.bundle, ignore_errors=True)
-
-    def forget_replays(self) -> None:
-        """Remove every kept replay, so that the next confirmation measures afresh."""
-        shutil.rmtree(self.path / "confirm", ignore_errors=True)
+    def forget(self, part: Literal["bundle", "confirm"]) -> None:
+        """Remove what an earlier state of the run exported, or every replay that is kept."""
+        shutil.rmtree(self.path / part, ignore_errors=True)
 
     def save_replay(self, key: str, round_: int, replay: SavedReplay) -> None:
         """Keep one replay of the configuration called `key`."""

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import data, figures
-from tuner.candidate import Evidence
+from dashboard import parts, tables
+from dashboard.figures import style
+from dashboard.figures.front import front_figure
 
 
 def page() -> None:
     """Draw the page."""
     st.title("Front")
-    found = data.runs()
-    if not found:
-        st.info(f"No finished run under {data.root()}. Run `stallfree tune STUDY` first.")
-        return
-    results = found[st.selectbox("Run", list(found), key="front_run")]
-    classes = list(results.slo)
-    chosen = st.selectbox("SLOs of class", classes) if len(classes) > 1 else classes[0]
-    figure = figures.front_figure(
-        data.trials(results), data.confirmed(results), results.slo[chosen]
-    )
-    st.plotly_chart(figure, key="front")
-    note = f"Stars are {results.evidence.note}; the dotted line leads to the prediction."
-    if results.evidence is Evidence.PREDICTED:
-        note = f"All is predicted: {results.evidence.note}."
-    st.caption(note)
+    _, results = parts.finished_run()
+    limits = next(iter(results.slo.values()))
+    figure = front_figure(tables.trials(results), tables.confirmed(results), limits)
+    parts.show_figure(style.finish(figure, style.source_of(results)), "front")

@@ -101,7 +101,7 @@ def test_replays_round_trip(tmp_path: Path, saved_replay: SavedReplay) -> None:
     assert loaded is not None
     assert loaded.facts == saved_replay.facts
     assert loaded.raw.gap_s.tolist() == saved_replay.raw.gap_s.tolist()
-    folder.forget_replays()
+    folder.forget("confirm")
     assert folder.load_replay("key", 0) is None
 
 

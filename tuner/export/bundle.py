@@ -87,7 +87,7 @@ def emit_bundle(folder: RunFolder, results: Results, target: str) -> str | None:
     try:
         emit(bundle(results, BundleOptions(target), held_out_of(folder)), folder.bundle)
     except ExportError as error:
-        folder.forget_bundle()
+        folder.forget("bundle")
         return str(error)
     return None
 

@@ -55,7 +55,7 @@ def confirm_fleet(
     replayed = replace(problem, trace=trace.slice(0.0, study.validate_.seconds))
     rounds = FleetRounds(study, replayed, plans, rehearsed_model(study, measured.facts, folder))
     if again:
-        folder.forget_replays()
+        folder.forget("confirm")
     ui.stage(
         f"rehearsing {len(plans)} fleets, {rounds.rounds.count} rounds of "
         f"{replayed.trace.num_requests:,} requests"

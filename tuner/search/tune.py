@@ -35,6 +35,7 @@ from tuner.search.progress import Ui
 from tuner.search.recommend import Recommendation, recommend, recommend_predicted
 from tuner.search.rehearsed import confirming_spec
 from tuner.search.rounds import engines
+from tuner.search.run_state import recorded
 from tuner.search.stages import StartEngine, run_profile, run_search, run_trace
 
 
@@ -61,18 +62,24 @@ def tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Resul
         folder.begin(
             options.study_file, fingerprint(study), resume=options.resume, fresh=options.fresh
         )
-        trace = run_trace(study, folder, ui)
-        slo_of(study, trace)  # an unknown class is found before minutes are spent
-        require_room(trace, study.fixed.max_model_len)
-        measured = run_profile(study, folder, trace, ui, options.start)
-        if study.fleet is not None:
-            return tune_fleet(study, folder, trace, measured, ui)
-        problem = replace(build_problem(study, trace, measured), first=options.first)
-        trials = run_search(study, folder, problem, ui)
-        parts = Parts(study, folder, problem, measured, trials)
-        if is_predicted(measured.facts) and study.engine.name != REHEARSAL:
-            return finish_predicted(parts, ui)
-        return finish(parts, ui, options.start)
+        with recorded(folder, ui) as recording:
+            return _tune(study, folder, options, recording)
+
+
+def _tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Results:
+    """`tune`, in a folder that is held."""
+    trace = run_trace(study, folder, ui)
+    slo_of(study, trace)  # an unknown class is found before minutes are spent
+    require_room(trace, study.fixed.max_model_len)
+    measured = run_profile(study, folder, trace, ui, options.start)
+    if study.fleet is not None:
+        return tune_fleet(study, folder, trace, measured, ui)
+    problem = replace(build_problem(study, trace, measured), first=options.first)
+    trials = run_search(study, folder, problem, ui)
+    parts = Parts(study, folder, problem, measured, trials)
+    if is_predicted(measured.facts) and study.engine.name != REHEARSAL:
+        return finish_predicted(parts, ui)
+    return finish(parts, ui, options.start)
 
 
 def confirm_again(
@@ -94,7 +101,7 @@ def confirm_again(
         measured = run_profile(study, folder, trace, ui, start)
         problem = build_problem(study, trace, measured)
         if again:
-            folder.forget_replays()
+            folder.forget("confirm")
         return finish(Parts(study, folder, problem, measured, trials), ui, start)
 
 

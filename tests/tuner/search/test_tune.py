@@ -26,7 +26,7 @@ def half_way(finished_run: Path, tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "run")
     shutil.copytree(finished_run, folder.path)
     (folder.path / "results.json").unlink()
-    folder.forget_replays()
+    folder.forget("confirm")
     return folder
 
 

@@ -1,0 +1,53 @@
+"""How figures look: colours that the colour-blind can tell apart, in grey and on dark ground too.
+
+The colours are Okabe and Ito's (Color Universal Design, 2008) without black and yellow, which one
+of the two grounds hides. Nothing is told by colour alone: marks differ in shape, lines in dash.
+Text, grid and ground are left to the page's theme.
+"""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from tuner.results import Results
+
+ORANGE, SKY, GREEN = "#e69f00", "#56b4e9", "#009e73"
+BLUE, VERMILION, PURPLE, GREY = "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c"
+SERIES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+"""of things without a meaning of their own, in this order"""
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star")
+DEFAULT_COLOR, RECOMMENDED_COLOR, CHOSEN_COLOR = VERMILION, GREEN, BLUE
+SLO_COLOR = PURPLE
+
+
+def source_of(results: Results) -> str:
+    """Which run, latency model and trace a figure comes from, one line."""
+    engine = results.provenance.get("engine") or {}
+    model = " ".join(str(engine[k]) for k in ("engine", "version", "device") if engine.get(k))
+    digest = str(results.provenance.get("trace_digest", ""))[:12]
+    date = str(results.provenance.get("date", ""))[:10]
+    return f"run {results.study} of {date} · latency model {model or 'unknown'} · trace {digest}"
+
+
+def finish(figure: go.Figure, source: str, *, height: int = 420) -> go.Figure:
+    """`figure` with its source below it, the legend above it, and room for narrow screens."""
+    figure.update_layout(
+        height=height,
+        margin={"l": 60, "r": 20, "t": 60, "b": 80},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+        hovermode="closest",
+    )
+    figure.add_annotation(
+        text=source,
+        xref="paper",
+        yref="paper",
+        x=0,
+        y=0,
+        yshift=-64,
+        xanchor="left",
+        yanchor="bottom",
+        showarrow=False,
+        font={"size": 10, "color": GREY},
+    )
+    return figure
