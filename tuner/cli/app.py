@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -18,6 +19,7 @@ from tuner.cli.gate import gate
 from tuner.cli.knobs import knobs
 from tuner.cli.links import links
 from tuner.cli.profile import profile
+from tuner.cli.report_file import report
 from tuner.cli.show import show
 from tuner.cli.simulate import simulate
 from tuner.cli.tune import tune
@@ -59,6 +61,7 @@ for command in (
     confirm,
     show,
     export,
+    report,
     gate,
     watch,
     knobs,
@@ -80,10 +83,15 @@ app.add_typer(
 
 
 def main() -> None:
-    """Run a command; exit 2 with one line on stderr for what a user can mend (an engine's log tail
+    """Run the command that was asked for, see `guarded`."""
+    guarded(app)
+
+
+def guarded(command: Callable[[], object]) -> None:
+    """Run `command`; exit 2 with one line on stderr for what a user can mend (an engine's log tail
     below it), 130 on Ctrl-C."""
     try:
-        app()
+        command()
     except StallfreeError as error:
         print(f"error: {error}", file=sys.stderr)
         for note in getattr(error, "__notes__", ()):  # the tail of an engine's log
