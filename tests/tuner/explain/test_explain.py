@@ -211,7 +211,7 @@ def test_the_worst_request_has_the_worst_gap(seed: int) -> None:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("worst-tpot", "give worst-itl, worst-ttft or request:N"),
+        ("worst-tpot", "give worst-itl, worst-ttft, request:N or step:K"),
         ("request:4", "requests 1 to 3"),
         ("request:3", "request 3 got no token"),
         ("worst-itl", "no gap to explain"),

@@ -1,0 +1,32 @@
+"""Numbers with as many digits as can be believed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+
+def digits(value: float) -> str:
+    """Three significant digits, or whole numbers from 100 on: 0.123, 12.3, 1,234."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def latency(seconds: float | None) -> str:
+    """Milliseconds below 10 s, else seconds; "none" where there is no such figure."""
+    if seconds is None:
+        return "none"
+    return f"{digits(1e3 * seconds)} ms" if seconds < 10 else f"{digits(seconds)} s"
+
+
+def log_ticks(values: Sequence[float], *, text: str = "") -> dict[str, Any]:
+    """An axis' `type` and ticks for `values` above 0 on a log axis: 1, 2, 5 of each decade, or the
+    decades alone where there are more than two; `text` follows every number."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    steps = (1, 2, 5) if high - low <= 2 else (1,)
+    ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
+    return {
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.10g}{text}" for tick in ticks],
+    }
