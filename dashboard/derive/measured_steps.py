@@ -26,9 +26,10 @@ from tuner.simulator import simulate
 
 MOST_POINTS = 2000
 NEAR = 0.15
-"""a step is like another whose prompt tokens and decodes are within this share of its own"""
-NEAR_DECODES = 2
-"""and, where there are few decodes, within so many"""
+"""a step is like another whose prompt tokens, decodes and tokens computed before of the prompts are
+within this share of its own"""
+NEAR_DECODES, NEAR_CONTEXT = 2, 256
+"""or, of decodes and of tokens computed before, within so many"""
 
 FloatArray = npt.NDArray[np.float64]
 Plain = dict[str, Any]
@@ -49,9 +50,11 @@ def similar_steps(profile: Profile, step: StepView) -> Plain | None:
         return None
     samples, tokens = profile.samples, sum(c.tokens for c in step.chunks)
     many = max(NEAR_DECODES, NEAR * step.num_decodes)
+    before = sum(c.before for c in step.chunks)
     like = (
         ~samples.is_sentinel
         & (np.abs(samples.prefill_tokens - tokens) <= NEAR * tokens)
+        & (np.abs(samples.chunk_context - before) <= max(NEAR_CONTEXT, NEAR * before))
         & (np.abs(samples.num_decodes - step.num_decodes) <= many)
     )
     found: Plain = {
@@ -78,9 +81,8 @@ def profile_steps(folder: Path, *, progress: Progress) -> Plain:
     if is_predicted(profile.facts) or not profile.outcomes.num_requests:
         return {}
     samples = profile.samples
-    own = samples.select(
-        (samples.configuration == samples.configuration.max()) & ~samples.is_sentinel
-    )
+    last = samples.configuration == samples.configuration.max()
+    own = samples.select(last & ~samples.is_sentinel)
     line = simulate(
         _trace(profile.outcomes),
         EngineConfig.from_settings(profile.facts["resolved"]),
@@ -131,9 +133,9 @@ def _columns(
 def replayed_ttfts(folder: Path, settings: Plain, *, progress: Progress) -> Plain:
     """TTFT of the replayed requests over their arrival: seen, and predicted for the same.
 
-    Returns {} without kept replays, else `arrival_s`, `numbers` (from 1), `rounds`: of each `speed`,
-    `seen_s` and `predicted_s` (None for no first token); at most `MOST_POINTS` requests, evenly
-    taken.
+    Returns {} without kept replays, else `requests`, `arrival_s`, `numbers` (from 1), and `rounds`:
+    of each `speed`, `seen_s` and `predicted_s` (None for no first token); of at most `MOST_POINTS`
+    requests, evenly taken.
     """
     progress(0, 1)
     kept = replays_of(folder, settings)

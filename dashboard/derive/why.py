@@ -40,8 +40,9 @@ def spikes(folder: Path, settings: Plain, *, progress: Progress) -> Plain:
 
     Returns
     -------
-    {"refused": why} or `gaps` and `ttfts`: each with `what` (as `explain` takes it), `at_s`,
-    `seconds` and, of gaps, `tokens` of prompts and `decodes` in the step, of TTFTs, `prompt_tokens`.
+    {"refused": why} or `requests` and `gaps` and `ttfts`: each with `what` (as `explain` takes it),
+    `at_s`, `seconds` and, of gaps, `tokens` of prompts and `decodes` in the step, of TTFTs,
+    `prompt_tokens`.
     """
     progress(0, 1)
     try:
@@ -56,6 +57,7 @@ def spikes(folder: Path, settings: Plain, *, progress: Progress) -> Plain:
     apart_s = max(1.0, scene.trace.duration_s / APART)
     ttft = outcomes.first_token_s - outcomes.arrival_s
     return {
+        "requests": scene.trace.num_requests,
         "gaps": [
             {
                 "what": f"step:{k}",
@@ -87,7 +89,8 @@ def worst(values: FloatArray, at_s: FloatArray, apart_s: float) -> list[int]:
     values, at_s
         (N,) each.
     """
-    left, found = values.copy(), []
+    left = values.copy()
+    found: list[int] = []
     while left.size and len(found) < NUM_WORST:
         i = int(np.argmax(left))
         if left[i] <= 0:
@@ -220,11 +223,8 @@ def _replayed(folder: Path, settings: Plain, request: int) -> list[Plain]:
     for saved, predicted in zip(kept.saved, kept.predicted, strict=True):
         one: Plain = {"speed": float(saved.facts["speed"])}
         for prefix, outcomes in (("", saved.raw), ("predicted_", predicted)):
-            for name, times in (
-                ("ttft_s", outcomes.first_token_s),
-                ("finish_s", outcomes.finish_s),
-            ):
-                seconds = float(times[request] - outcomes.arrival_s[request])
-                one[prefix + name] = seconds if np.isfinite(seconds) else None
+            for name, at_s in (("ttft", outcomes.first_token_s), ("finish", outcomes.finish_s)):
+                seconds = float(at_s[request] - outcomes.arrival_s[request])
+                one[f"{prefix}{name}_s"] = seconds if np.isfinite(seconds) else None
         found.append(one)
     return found
