@@ -28,6 +28,8 @@ APART = 100
 """the worst ones listed are at least this part of the traffic's time from each other"""
 BEFORE, AFTER, MOST_STEPS = 10, 6, 60
 """steps shown around what is explained, and in all"""
+LEAST_NEAR_S = 0.05
+"""steps further from a gap than its own length, and than this, are not shown"""
 MOST_GAPS = 2000
 """gaps of a request that are kept: the first ones"""
 
@@ -157,30 +159,38 @@ def _scene(folder: Path, settings: Plain) -> Scene:
     )
 
 
+def _around(scene: Scene, one: GapStory | TtftStory) -> tuple[float, float, int, int]:
+    """Start and end of what is explained, and the first and the last step to be shown with it."""
+    line, own = scene.timeline, one.steps
+    if isinstance(one, GapStory):
+        start_s, end_s, first = one.start_s, one.end_s, own[0].number - BEFORE
+    else:
+        start_s, end_s, first = one.arrival_s, one.arrival_s + one.seconds, 0
+    near_s = max(LEAST_NEAR_S, one.seconds) if isinstance(one, GapStory) else 0.0
+    first = max(first, int(np.searchsorted(line.end_s, start_s - near_s)))
+    near_s = max(LEAST_NEAR_S, one.seconds)
+    last = min(own[-1].number + AFTER, int(np.searchsorted(line.start_s, end_s + near_s)) - 1)
+    return start_s, end_s, min(first, own[0].number), max(last, own[-1].number)
+
+
 def _shown(scene: Scene, one: GapStory | TtftStory) -> Plain:
     """`kind` (gap or ttft), `sentence`, `seconds`, `start_s`, `end_s`, `request`, whether steps
     were left out (`cut`), its `tokens_s`, and `steps`: `StepView` with some before and after."""
     line, request = scene.timeline, one.request - 1
-    if isinstance(one, GapStory):
-        kind, start_s, end_s = "gap", one.start_s, one.end_s
-        first = one.steps[0].number - BEFORE
-    else:
-        kind, start_s, end_s = "ttft", one.arrival_s, one.arrival_s + one.seconds
-        first = int(np.searchsorted(line.end_s, one.arrival_s))
-    last = min(one.steps[-1].number + AFTER, line.num_steps - 1)
-    begin = max(0, first, last - MOST_STEPS + 1)
+    start_s, end_s, first, last = _around(scene, one)
+    begin = max(first, last - MOST_STEPS + 1)
     record = record_steps(scene, begin, last)
     views = view_steps(scene, record, range(begin, last + 1), request)
     ends = line.end_s[token_steps(scene, request)]
     inside = (ends >= views[0].start_s - 1e-9) & (ends <= views[-1].end_s + 1e-9)
     return {
-        "kind": kind,
+        "kind": "gap" if isinstance(one, GapStory) else "ttft",
         "sentence": one.sentence,
         "request": one.request,
         "seconds": float(one.seconds),
         "start_s": float(start_s),
         "end_s": float(end_s),
-        "cut": begin > max(0, first),
+        "cut": begin > first,
         "tokens_s": [float(t) for t in ends[inside]],
         "steps": [_plain(view) for view in views],
     }

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from dashboard.figures import style
-from dashboard.figures.digits import digits, latency, log_ticks
+from dashboard.figures.digits import latency, log_ticks
 from dashboard.figures.latency import WIDE
+from tuner.explain.words import plural
 
 MOST_ROWS = 8
 """requests with chunks that have a row of their own"""
@@ -80,7 +81,7 @@ def bars_of(story: Story) -> list[Bar]:
             for c in step["chunks"]
         ]
         if step["num_decodes"] or not step["chunks"]:
-            parts.append((DECODES, step["decodes_s"], f"{step['num_decodes']:,} decodes"))
+            parts.append((DECODES, step["decodes_s"], plural(step["num_decodes"], "decode")))
         else:
             parts.append((DECODES, step["decodes_s"], "fixed cost, no decodes"))
         if step["jitter_s"] > LEAST_JITTER * step["seconds"]:
@@ -288,12 +289,12 @@ def _log_if_wide(figure: go.Figure, values: Sequence[float]) -> None:
 
 def words_of_similar(similar: Mapping[str, Any]) -> str:
     """How the longest simulated step compares with measured ones of its kind."""
-    batch = f"{similar['tokens']:,} prompt tokens and {similar['decodes']:,} decodes"
+    batch = f"{plural(similar['tokens'], 'prompt token')}, {plural(similar['decodes'], 'decode')}"
     if not similar["count"]:
         return f"The profile measured no step like the longest one here ({batch})."
     low, middle, high = (latency(similar[f"{name}_s"]) for name in ("low", "median", "high"))
     return (
         f"The longest step here ({batch}) takes {latency(similar['seconds'])}, simulated; "
-        f"{digits(similar['count'])} measured steps like it took {low} to {high}, median {middle}, "
+        f"{plural(similar['count'], 'measured step')} like it took {low} to {high}, median {middle}, "
         "at the profile's speed."
     )

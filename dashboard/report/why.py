@@ -133,7 +133,9 @@ def replay_words(found: Mapping[str, Any], seen: str) -> str:
         for number, one in enumerate(found["replays"], start=1)
     ]
     if not texts:
-        return f"No replay of request {found['request']:,} with these settings is kept."
+        return (
+            f"Request {found['request']:,} arrives after the part of the traffic that was replayed."
+        )
     return f"TTFT of request {found['request']:,}: {'; '.join(texts)}."
 
 

@@ -31,7 +31,9 @@ def page() -> None:
     run, results = parts.finished_run()
     points = points_of(results, parts.chosen_point(results), session.compared())
     lead = st.empty()
-    name = str(st.radio("Configuration", list(points), horizontal=True))
+    name = next(iter(points))
+    if len(points) > 1:
+        name = str(st.radio("Configuration", list(points), horizontal=True))
     settings = points[name]
     if results.fleet is not None:
         _fleet(run, results, settings, lead)
