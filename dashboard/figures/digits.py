@@ -19,14 +19,15 @@ def latency(seconds: float | None) -> str:
     return f"{digits(1e3 * seconds)} ms" if seconds < 10 else f"{digits(seconds)} s"
 
 
-def log_ticks(values: Sequence[float], *, text: str = "") -> dict[str, Any]:
+def log_ticks(values: Sequence[float]) -> dict[str, Any]:
     """An axis' `type` and ticks for `values` above 0 on a log axis: 1, 2, 5 of each decade, or the
-    decades alone where there are more than two; `text` follows every number."""
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    steps = (1, 2, 5) if high - low <= 2 else (1,)
+    decades alone where there are more than two and a half."""
+    lowest, highest = math.log10(min(values)), math.log10(max(values))
+    low, high = math.floor(lowest), math.ceil(highest)
+    steps = (1, 2, 5) if highest - lowest <= 2.5 else (1,)
     ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
     return {
         "type": "log",
         "tickvals": ticks,
-        "ticktext": [f"{tick:,.10g}{text}" for tick in ticks],
+        "ticktext": [f"{tick:,.10g}" for tick in ticks],
     }

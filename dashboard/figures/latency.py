@@ -47,8 +47,8 @@ _KNOWN = {
     "rehearsed": Look(style.BLUE, "solid", "circle"),
     "measured, at profile speed": Look(style.SKY, "dot", "diamond"),
 }
+_FIRST = Look(style.CHOSEN_COLOR, "solid", "diamond")
 _OTHERS = (
-    Look(style.CHOSEN_COLOR, "solid", "diamond"),
     Look(style.ORANGE, "dot", "cross"),
     Look(style.SKY, "dashdot", "triangle-up"),
     Look(style.GREY, "longdash", "star"),
@@ -57,9 +57,10 @@ _OTHERS = (
 
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
-    """One for each name, by what it means where it means something."""
+    """One for each name, by what it means where it means something; the first is the chosen one."""
     others = iter(_OTHERS)
-    return {name: _KNOWN.get(name) or next(others) for name in names}
+    first = {name: _KNOWN.get(name, _FIRST) for name in names[:1]}
+    return first | {name: _KNOWN.get(name) or next(others) for name in names[1:]}
 
 
 def cumulative_figure(
@@ -78,7 +79,7 @@ def cumulative_figure(
     """
     figure = _lines(metric, curves, list(percents))
     figure.update_yaxes(title="% of all at most this long", range=[0, 101])
-    return _with_limits(figure, limits)
+    return _with_limits(figure, limits, top=False)
 
 
 def tail_figure(
@@ -96,7 +97,7 @@ def tail_figure(
     figure.add_annotation(
         x=1, xref="x domain", y=0.0, text="p99", xanchor="right", yanchor="bottom", showarrow=False
     )  # y is a power of ten
-    return _with_limits(figure, limits)
+    return _with_limits(figure, limits, top=True)
 
 
 def _lines(
@@ -120,25 +121,26 @@ def _lines(
             line={"color": look.color, "dash": look.dash, "shape": "hv" if not tail else "linear"},
             hovertemplate="%{x:,.4g} ms: %{y:.3g} %",
         )
-    figure.update_xaxes(title=f"{METRICS[metric]}, ms")
+    figure.update_xaxes(title=f"{METRICS[metric]}, ms", tickformat=",")
     some = [x for x in seen if x >= LEAST_MS]
     if some and max(some) > WIDE * min(some):
         figure.update_xaxes(**log_ticks([min(some), max(some)]))
     return figure
 
 
-def _with_limits(figure: go.Figure, limits: Mapping[str, float]) -> go.Figure:
+def _with_limits(figure: go.Figure, limits: Mapping[str, float], *, top: bool) -> go.Figure:
+    """A line for each limit, its words where the curves are not: at the top or at the bottom."""
     for place, (words, seconds) in enumerate(limits.items()):
         ms = 1e3 * seconds
         figure.add_vline(x=ms, line={"color": style.SLO_COLOR, "dash": "dash"})
         figure.add_annotation(
             x=math.log10(ms) if figure.layout.xaxis.type == "log" else ms,
-            y=1,
+            y=int(top),
             yref="y domain",
-            yshift=-16 * place,
+            yshift=(-16 if top else 16) * place,
             text=f"{words} {ms:,.4g} ms",
             xanchor="right",
-            yanchor="top",
+            yanchor="top" if top else "bottom",
             showarrow=False,
         )
     return figure

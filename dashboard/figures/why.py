@@ -60,8 +60,8 @@ def steps_figure(story: Story) -> go.Figure:
     end_ms = 1e3 * (story["end_s"] - story["start_s"])
     figure.add_vrect(0, end_ms, fillcolor=style.PURPLE, opacity=0.15, line_width=0, layer="below")
     figure.update_yaxes(categoryorder="array", categoryarray=rows[::-1], automargin=True)
-    where = "the gap" if story["kind"] == "gap" else "its arrival"
-    figure.update_xaxes(title=f"ms after the start of {where}, at {story['start_s']:,.3f} s")
+    where = "the start of the gap" if story["kind"] == "gap" else "its arrival"
+    figure.update_xaxes(title=f"ms after {where}, at {story['start_s']:,.3f} s", tickformat=",")
     return figure.update_layout(barmode="overlay", bargap=0.25)
 
 
@@ -295,6 +295,6 @@ def words_of_similar(similar: Mapping[str, Any]) -> str:
     low, middle, high = (latency(similar[f"{name}_s"]) for name in ("low", "median", "high"))
     return (
         f"The longest step here ({batch}) takes {latency(similar['seconds'])}, simulated; "
-        f"{plural(similar['count'], 'measured step')} like it took {low} to {high}, median {middle}, "
-        "at the profile's speed."
+        f"{plural(similar['count'], 'measured step')} like it took {low} to {high}, median "
+        f"{middle}, at the profile's speed."
     )
