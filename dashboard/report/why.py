@@ -133,9 +133,7 @@ def replay_words(found: Mapping[str, Any], seen: str) -> str:
         for number, one in enumerate(found["replays"], start=1)
     ]
     if not texts:
-        return (
-            f"Request {found['request']:,} arrives after the part of the traffic that was replayed."
-        )
+        return f"Request {found['request']:,} is not of the part of the traffic that was replayed."
     return f"TTFT of request {found['request']:,}: {'; '.join(texts)}."
 
 

@@ -39,7 +39,7 @@ def test_points_are_named_and_none_comes_twice(results: Results) -> None:
     points = points_of(results, picked(results), [*numbers[:2], 12345])
     assert list(points)[:2] == [RECOMMENDED, DEFAULT]
     assert len({json.dumps(s, sort_keys=True) for s in points.values()}) == len(points)
-    assert list(points_of(results, picked(results, "0")))[0] == DEFAULT
+    assert next(iter(points_of(results, picked(results, "0")))) == DEFAULT
 
 
 def test_distributions_are_those_of_the_metrics(finished_run: Path, results: Results) -> None:
@@ -123,7 +123,8 @@ def test_columns_of_time_against_a_plain_loop() -> None:
         assert tokens.size == 0 or found["tokens"]["peak"][i] >= tokens.max()
     assert max(found["waiting"]["peak"]) == counts[3].max()
     assert max(found["kv"]["peak"]) == pytest.approx(100 - counts[4].min())
-    assert all(m <= p for m, p in zip(*(found["running"][k] for k in ("median", "peak"))))
+    running = found["running"]
+    assert all(m <= p for m, p in zip(running["median"], running["peak"], strict=True))
     assert latency.columns_of(Timeline(*(np.empty(0),) * 9), 10) == {"time_s": []}
 
 

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from dashboard.figures.digits import digits, latency, log_ticks
-from dashboard.figures.latency import cumulative_figure, looks, over_time_figure, tail_figure
+from dashboard.figures.latency import (
+    cumulative_figure,
+    looks,
+    over_time_figure,
+    tail_figure,
+)
 from dashboard.figures.load import capacity_figure, headroom
 from tests.tuner.search.test_load_curve import fake_curve
 from tuner.search.load_figure import load_figure
