@@ -35,6 +35,7 @@ def lead(results: Results, chosen: Pick) -> str:
     """The chosen point's p99s against their limits, and whether it meets the SLOs."""
     figures, one = chosen.figures, next(iter(results.slo.values()), {})
     name = name_of(results, chosen)
+    name = name[:1].upper() + name[1:]
     if figures is None:
         return f"{name}: no figures, {chosen.candidate.failure or 'it was not predicted'}."
     limits = one if len(results.slo) == 1 else {}

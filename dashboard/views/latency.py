@@ -119,7 +119,7 @@ def _confirmed(results: Results, job: work.Job, class_name: str, share: str) -> 
     if found is None:
         return
     if not found["points"]:
-        st.info(f"None of these points was {seen}; the recommended one and the default were.")
+        st.info("The run keeps no replays of these points; the recommended one may have some.")
         return
     name = str(st.selectbox("Point", list(found["points"])))
     one = found["points"][name]

@@ -79,8 +79,7 @@ ExplainOption = Annotated[
     str | None,
     typer.Option(
         metavar="WHAT",
-        help="worst-itl, worst-ttft, request:N (counted from 1) or step:K (the gap it ends): "
-        "the steps that made it.",
+        help="worst-itl, worst-ttft or request:N (counted from 1): the steps that made it.",
     ),
 ]
 NoPlotsOption = Annotated[bool, typer.Option("--no-plots", help="Print tables only.")]
