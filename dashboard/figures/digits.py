@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+WIDE = 20.0
+"""values that span more than this go on a log axis"""
+
 
 def digits(value: float) -> str:
     """Three significant digits, or whole numbers from 100 on: 0.123, 12.3, 1,234."""
@@ -31,3 +34,11 @@ def log_ticks(values: Sequence[float]) -> dict[str, Any]:
         "tickvals": ticks,
         "ticktext": [f"{tick:,.10g}" for tick in ticks],
     }
+
+
+def value_axis(values: Sequence[float]) -> dict[str, Any]:
+    """`log_ticks` where the values above 0 span much, else an axis from 0."""
+    some = [value for value in values if value > 0]
+    if some and max(some) > WIDE * min(some):
+        return log_ticks([min(some), max(some)])
+    return {"rangemode": "tozero", "tickformat": ","}

@@ -11,14 +11,12 @@ from plotly.subplots import make_subplots
 
 from dashboard.derive.points import DEFAULT, RECOMMENDED
 from dashboard.figures import style
-from dashboard.figures.digits import log_ticks
+from dashboard.figures.digits import WIDE, log_ticks
 
 Curves = Mapping[str, Mapping[str, Any]]
 """name of a line -> what `derive.latency` has of one class"""
 
 METRICS = {"ttft": "TTFT", "itl": "ITL"}
-WIDE = 20.0
-"""values that span more than this go on a log axis"""
 LEAST_MS = 0.1
 """what a log axis begins with; gaps of 0 (tokens that appear together) are not on it"""
 LONG_S = 900.0

@@ -12,12 +12,8 @@ from dashboard.derive.measured_steps import profile_steps, replayed_ttfts
 from dashboard.derive.points import points_of
 from dashboard.derive.why import spikes, story
 from dashboard.figures import style
-from dashboard.figures.why import (
-    gaps_figure,
-    profile_steps_figure,
-    ttft_figure,
-    words_of_similar,
-)
+from dashboard.figures.measured import profile_steps_figure, ttft_figure, words_of_similar
+from dashboard.figures.why import gaps_figure
 from dashboard.report import why as words
 from tuner.results import Results
 

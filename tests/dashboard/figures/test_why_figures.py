@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
+from dashboard.figures.measured import profile_steps_figure, ttft_figure, words_of_similar
 from dashboard.figures.why import (
     DECODES,
     MOST_ROWS,
     OTHERS,
     bars_of,
     gaps_figure,
-    profile_steps_figure,
     steps_figure,
-    ttft_figure,
     waterfall_figure,
-    words_of_similar,
 )
 
 
