@@ -129,6 +129,12 @@ def _with_failed(values: FloatArray, status: IntArray) -> FloatArray:
     return np.asarray(found[~np.isnan(found)], dtype=np.float64)
 
 
+def ttfts(outcomes: Outcomes, rows: BoolArray) -> FloatArray:
+    """TTFT of the requests of `rows` that have one, seconds; infinite for failed ones."""
+    ttft = outcomes.first_token_s - outcomes.arrival_s
+    return _with_failed(ttft[rows], outcomes.status[rows])
+
+
 def _tpot(outcomes: Outcomes) -> FloatArray:
     """(N,) seconds; NaN where a request has fewer than two tokens or did not finish."""
     tpot = np.full(outcomes.num_requests, np.nan)
@@ -162,7 +168,7 @@ def _span(outcomes: Outcomes) -> float:
 def _figures(outcomes: Outcomes, good: BoolArray, rows: BoolArray, weight: IntArray) -> Metrics:
     """Figures over the requests of `rows` and the gaps weighted by `weight`."""
     status = outcomes.status[rows]
-    ttft = _with_failed((outcomes.first_token_s - outcomes.arrival_s)[rows], status)
+    ttft = ttfts(outcomes, rows)
     tpot = _with_failed(_tpot(outcomes)[rows], status)
     gaps, total = outcomes.gap_s, int(weight.sum())
     itl_p50_s, itl_p90_s, itl_p99_s, itl_max_s = weighted_percentiles(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 from rich.console import Console
 from rich.table import Table
 
@@ -15,17 +13,11 @@ from profiler.errors import StudyError
 from tuner.cli.charts import MARKERS, Series, chart, chart_size, is_wide
 from tuner.cli.console import RichUi, print_json, stderr, stdout
 from tuner.cli.whatif import Case, parse_settings
-from tuner.metrics import Metrics
-from tuner.search.load_curve import LoadCurve, LoadPoint, load_curves
+from tuner.search.load_curve import LoadCurve, load_curves
+from tuner.search.load_figure import SHOWN, load_figure
 from tuner.whole_files import write_text, writing
 
 DEFAULT = "engine default"
-SHOWN: tuple[tuple[str, Callable[[Metrics], float]], ...] = (
-    ("TTFT p99, ms", lambda m: 1e3 * m.ttft_p99_s),
-    ("ITL p99, ms", lambda m: 1e3 * m.itl_p99_s),
-    ("goodput, requests/s", lambda m: m.goodput_rps),
-    ("requests that meet the SLOs, %", lambda m: 100 * m.slo_attainment),
-)
 
 
 def print_load(
@@ -117,44 +109,11 @@ def print_charts(curves: Sequence[LoadCurve], console: Console) -> None:
             Series(
                 MARKERS[i % len(MARKERS)],
                 curve.name,
-                [p.rate_rps for p in _within(curve)],
-                [figure(p.metrics) for p in _within(curve)],
+                [p.rate_rps for p in curve.drawn],
+                [figure(p.metrics) for p in curve.drawn],
             )
             for i, curve in enumerate(curves)
         ]
         wide = is_wide([y for one in series for y in one.y])
         title = f"{label}, against requests/s"
         console.print(chart(title, series, chart_size(console), log=["y"] if wide else []))
-
-
-def _within(curve: LoadCurve) -> list[LoadPoint]:
-    """Points and probes, those beyond the points left out, by rate."""
-    rates = [p.rate_rps for p in curve.points]
-    inside = [p for p in curve.probes if min(rates) <= p.rate_rps <= max(rates)]
-    return sorted([*curve.points, *inside], key=lambda p: p.rate_rps)
-
-
-def load_figure(curves: Sequence[LoadCurve]) -> go.Figure:
-    """The same as a picture; a vertical line marks each highest rate that meets the SLOs."""
-    figure = make_subplots(rows=2, cols=2, subplot_titles=[label for label, _ in SHOWN])
-    palette = ("#e45756", "#54a24b", "#4c78a8", "#f58518", "#72b7b2", "#b279a2")
-    for i, curve in enumerate(curves):
-        color, points = palette[i % len(palette)], _within(curve)
-        for panel, (_, value) in enumerate(SHOWN):
-            figure.add_scatter(
-                x=[p.rate_rps for p in points],
-                y=[value(p.metrics) for p in points],
-                name=curve.name,
-                legendgroup=curve.name,
-                showlegend=panel == 0,
-                mode="lines+markers",
-                line={"color": color},
-                row=1 + panel // 2,
-                col=1 + panel % 2,
-            )
-        if curve.highest_rps is not None:
-            figure.add_vline(x=curve.highest_rps, line_dash="dot", line_color=color)
-    figure.update_yaxes(type="log", row=1)
-    figure.update_xaxes(title_text="arrival rate, requests/s")
-    figure.update_layout(title="Load curves, simulated")
-    return figure

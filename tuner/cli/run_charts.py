@@ -15,6 +15,7 @@ from tuner.cli.whatif import Case
 from tuner.search.settings import resolve
 from tuner.simulator import Simulation, Timeline
 from tuner.slo import Slo
+from tuner.spans import spans
 
 FloatArray = npt.NDArray[np.float64]
 PERCENTS = np.concatenate([np.arange(0.5, 99.0, 0.5), np.arange(99.0, 100.0, 0.05), [100.0]])
@@ -91,8 +92,5 @@ def peaks(
     time, values
         (S,) each; times ascending.
     """
-    span = max(float(time[-1] - time[0]), 1e-9)
-    place = np.minimum((time - time[0]) / span * columns, columns - 1).astype(np.int64)
-    some, starts = np.unique(place, return_index=True)
-    middles = time[0] + (some + 0.5) * span / columns
+    middles, starts = spans(time, columns)
     return middles, np.maximum.reduceat(values, starts).astype(np.float64)

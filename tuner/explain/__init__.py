@@ -6,7 +6,7 @@ import re
 
 from profiler.errors import InputError
 from tuner.explain.first_token import TtftStory, ttft_of, worst_ttft
-from tuner.explain.gap import GapStory, gap_of, worst_gap
+from tuner.explain.gap import GapStory, gap_at, gap_of, worst_gap
 from tuner.explain.steps import Chunk, Part, Rerun, Scene, StepView
 
 __all__ = ["Chunk", "GapStory", "Part", "Rerun", "Scene", "StepView", "TtftStory", "explain"]
@@ -15,7 +15,8 @@ Story = GapStory | TtftStory
 
 
 def explain(scene: Scene, what: str) -> list[Story]:
-    """The stories of `what`: "worst-itl", "worst-ttft", or "request:N" (N counts from 1).
+    """The stories of `what`: "worst-itl", "worst-ttft", "request:N" (N counts from 1), or "step:K"
+    (the gap that ends with the run's step K, which counts from 0).
 
     The run is repeated with the detailed record of the few steps that matter.
 
@@ -33,9 +34,13 @@ def explain(scene: Scene, what: str) -> list[Story]:
         return [worst_gap(scene)]
     if what == "worst-ttft":
         return [worst_ttft(scene)]
+    if match := re.fullmatch(r"step:(\d+)", what):
+        return [gap_at(scene, int(match[1]))]
     match = re.fullmatch(r"request:(\d+)", what)
     if match is None:
-        raise InputError(f"cannot explain {what!r}; give worst-itl, worst-ttft or request:N")
+        raise InputError(
+            f"cannot explain {what!r}; give worst-itl, worst-ttft, request:N or step:K"
+        )
     number, count = int(match[1]), scene.trace.num_requests
     if not 1 <= number <= count:
         raise InputError(f"no request {number}; the traffic has requests 1 to {count}")

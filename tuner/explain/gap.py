@@ -100,6 +100,18 @@ def worst_gap(scene: Scene) -> GapStory:
     return _pooled_gap(scene, record, step, None)
 
 
+def gap_at(scene: Scene, step: int) -> GapStory:
+    """The gap that ends with the output of `step`, of those who decode in it and had a token in the
+    step before. Raises `InputError` when there is no such step or nobody did."""
+    line = scene.timeline
+    if not 0 < step < line.num_steps:
+        raise InputError(f"no step {step}; steps 1 to {line.num_steps - 1} can be explained")
+    record = record_steps(scene, step - 1, step)
+    if not _sharing(scene, record, step).size:
+        raise InputError(f"nobody had a token in step {step} and the one before; choose another")
+    return _pooled_gap(scene, record, step, None)
+
+
 def gap_of(scene: Scene, request: int) -> GapStory | None:
     """The longest gap of one request (its index); None when it has fewer than two tokens."""
     ends = token_steps(scene, request)
@@ -149,11 +161,16 @@ def _pooled_gap(scene: Scene, record: StepRecord, step: int, request: int | None
     """
     line = scene.timeline
     if request is None:
-        at, before = record.step == step, record.request[record.step == step - 1]
-        decodes = record.before[at] >= scene.trace.prompt_tokens[record.request[at]]
-        request = int(np.intersect1d(record.request[at][decodes], before)[0])
+        request = int(_sharing(scene, record, step)[0])
     gap = OwnGap(request, float(line.end_s[step - 1]), float(line.end_s[step]))
     return _story(gap, view_steps(scene, record, [step], request), int(line.num_decodes[step]) - 1)
+
+
+def _sharing(scene: Scene, record: StepRecord, step: int) -> np.typing.NDArray[np.int64]:
+    """Who decodes in `step` and was in the step before."""
+    at, before = record.step == step, record.request[record.step == step - 1]
+    decodes = record.before[at] >= scene.trace.prompt_tokens[record.request[at]]
+    return np.intersect1d(record.request[at][decodes], before)
 
 
 def _own_gap(scene: Scene, gap: OwnGap) -> GapStory:

@@ -15,9 +15,8 @@ outward as the replay's own mean, for it grows with the number of streams.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -35,7 +34,14 @@ from tuner.results import RunFolder
 from tuner.saved_replay import SavedReplay
 from tuner.search.objective import not_sampled
 from tuner.search.progress import Ui
-from tuner.search.rounds import Engines, Predictions, Rounds, replay_facts, with_evidence
+from tuner.search.rounds import (
+    Engines,
+    Predictions,
+    Rounds,
+    key_of,
+    replay_facts,
+    with_evidence,
+)
 from tuner.simulator import simulate
 from tuner.slo import Slo
 
@@ -72,7 +78,9 @@ def confirm(
     `EvidenceError`). Raises `EngineError` when an engine dies or hangs. What was measured until
     then stays in `folder`.
     """
-    rounds = Rounds({label: replay_key(plan, label) for label in plan.configs}, plan.rounds)
+    rounds = Rounds(
+        {label: replay_key(c, plan.trace) for label, c in plan.configs.items()}, plan.rounds
+    )
     failures = rounds.run(folder, lambda label, n: _measure(plan, label, n, alive, ui), ui)
     found = [
         _summary(plan, label, rounds.kept(folder, label), failures.get(label))
@@ -83,13 +91,9 @@ def confirm(
     return found
 
 
-def replay_key(plan: Plan, label: str) -> str:
-    """Folder name of a candidate's replays: a digest of its settings and of the replayed traffic.
-
-    So a resumed run repeats no replay, and takes no other configuration's for its own.
-    """
-    what = json.dumps([plan.configs[label].settings(), plan.trace.digest()], sort_keys=True)
-    return hashlib.sha256(what.encode()).hexdigest()[:12]
+def replay_key(config: EngineConfig, trace: Trace) -> str:
+    """Name of the replays of `trace` with `config` in the run folder."""
+    return key_of(config.settings(), trace.digest())
 
 
 def _measure(
@@ -171,7 +175,7 @@ def _summary(
     return Candidate(
         label=label,
         settings=settings,
-        predicted=_predict(plan, resolved, facts).to_dict(),
+        predicted=_predict(plan, facts).to_dict(),
         measured=compute(pool([s.raw for s in saved]), plan.slo).to_dict(),
         corrected=compute(pool([s.corrected for s in saved]), plan.slo).to_dict(),
         replays=replay_facts(saved),
@@ -180,20 +184,23 @@ def _summary(
     )
 
 
-def _predict(plan: Plan, resolved: EngineConfig, facts: dict[str, Any]) -> Metrics:
-    """Predicted metrics of the replayed requests, with the engine's own resolved settings."""
+def _predict(plan: Plan, facts: dict[str, Any]) -> Metrics:
+    """Predicted metrics of the replayed requests."""
+    predictions = Predictions(plan.trace, plan.slo, plan.rounds, plan.windows, plan.seed)
+    return predictions.metrics(lambda trace, seed: as_replayed(plan, facts, trace, seed))
+
+
+def as_replayed(plan: Plan, facts: Mapping[str, Any], trace: Trace, seed: int) -> Outcomes:
+    """`trace` simulated as the replay with these `SavedReplay.facts` ran: with the settings that
+    the engine resolved, its KV blocks, and a rehearsed one's front end."""
     rehearsed = facts.get("frontend_s")
     model = plan.model.with_frontend(*rehearsed) if rehearsed else plan.model
-
-    def outcomes(trace: Trace, seed: int) -> Outcomes:
-        return simulate(
-            trace,
-            resolved,
-            model,
-            num_kv_blocks=facts["num_kv_blocks"],
-            itl_limit_s=plan.slo.itl_limit_s,
-            seed=seed,
-            acceptance=plan.acceptance,
-        ).outcomes
-
-    return Predictions(plan.trace, plan.slo, plan.rounds, plan.windows, plan.seed).metrics(outcomes)
+    return simulate(
+        trace,
+        EngineConfig.from_settings(facts["resolved"]),
+        model,
+        num_kv_blocks=facts["num_kv_blocks"],
+        itl_limit_s=plan.slo.itl_limit_s,
+        seed=seed,
+        acceptance=plan.acceptance,
+    ).outcomes

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +39,7 @@ from tuner.search.rounds import (
     Predictions,
     Rounds,
     engines,
+    key_of,
     replay_facts,
     with_evidence,
 )
@@ -106,9 +105,9 @@ class FleetRounds:
         )
 
     def _key(self, plan: FleetPlan) -> str:
-        """Folder name of a fleet's replays; see `confirm.replay_key`."""
-        what = [plan.settings(), asdict(self.problem.link), self.problem.trace.digest()]
-        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
+        """Name of a fleet's replays in the run folder."""
+        problem = self.problem
+        return key_of(plan.settings(), asdict(problem.link), problem.trace.digest())
 
     def _checked(self, deployment: Deployment) -> Deployment:
         """Stops it when its servers' version was not checked; raises `EngineVersionError`."""
@@ -157,18 +156,21 @@ class FleetRounds:
         return SavedReplay(facts, found.seen.outcomes, found.seen.outcomes)
 
     def _predict(self, plan: FleetPlan, facts: dict[str, Any]) -> Metrics:
-        """Predicted metrics of the replayed requests, with what the servers resolved and the
-        front end of the first replay."""
+        """Predicted metrics of the replayed requests."""
+        rounds, seed, problem = self.rounds.count, self.study.search.seed, self.problem
+        predictions = Predictions(problem.trace, problem.slo, rounds, problem.windows, seed)
+        return predictions.metrics(lambda trace, s: self.as_replayed(plan, facts, trace, s))
+
+    def as_replayed(
+        self, plan: FleetPlan, facts: Mapping[str, Any], trace: Trace, seed: int
+    ) -> Outcomes:
+        """`trace` simulated as the replay with these `SavedReplay.facts` ran: with what the servers
+        resolved and the measured front end."""
         servers = {
             name: Deployed(EngineConfig.from_settings(said["resolved"]), said["num_kv_blocks"])
             for name, said in facts["servers"].items()
         }
         frontend = FleetFrontend(*facts["frontend_s"])
         fleet = as_deployed(self.problem.fleet(plan), servers, frontend)
-        slo, problem = self.problem.slo, self.problem
-
-        def outcomes(trace: Trace, seed: int) -> Outcomes:
-            return simulate_fleet(trace, fleet, itl_limit_s=slo.itl_limit_s, seed=seed).outcomes
-
-        rounds, seed = self.rounds.count, self.study.search.seed
-        return Predictions(problem.trace, slo, rounds, problem.windows, seed).metrics(outcomes)
+        limit = self.problem.slo.itl_limit_s
+        return simulate_fleet(trace, fleet, itl_limit_s=limit, seed=seed).outcomes

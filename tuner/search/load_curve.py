@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic
 
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import Progress
 from profiler.errors import TraceError
+from profiler.traffic.trace import Trace
 from tuner.metrics import Metrics
 from tuner.search.objective import Problem
+from tuner.search.searchable import Choice
+from tuner.slo import Slo
 
 FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 """of the traffic's own arrival rate"""
@@ -23,8 +26,8 @@ TOLERANCE = 0.01
 LOWEST, HIGHEST = 1 / 64, 16.0
 """factors beyond which no rate is looked for"""
 
-Evaluate = Callable[[EngineConfig, float], Metrics]
-"""configuration and factor of the arrival rate to metrics"""
+Evaluate = Callable[[Choice, Trace], Metrics]
+"""configuration or fleet, and traffic, to metrics"""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,13 @@ class LoadCurve:
     bounded: bool
     """a higher rate that misses an SLO was tried, at most 1 % above"""
 
+    @property
+    def drawn(self) -> list[LoadPoint]:
+        """Points and probes, those beyond the points left out, by rate."""
+        rates = [p.rate_rps for p in self.points]
+        inside = [p for p in self.probes if min(rates) <= p.rate_rps <= max(rates)]
+        return sorted([*self.points, *inside], key=lambda p: p.rate_rps)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         return {
@@ -62,6 +72,16 @@ class LoadCurve:
             "points": [_plain(p) for p in self.points],
             "probes": [_plain(p) for p in self.probes],
         }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> LoadCurve:
+        """What `to_dict` wrote."""
+        points = {name: [_point(p) for p in plain[name]] for name in ("points", "probes")}
+        return cls(**{**plain, **points})
+
+
+def _point(plain: Mapping[str, Any]) -> LoadPoint:
+    return LoadPoint(plain["factor"], plain["rate_rps"], Metrics.from_dict(plain))
 
 
 def _plain(point: LoadPoint) -> dict[str, Any]:
@@ -76,28 +96,55 @@ def load_curves(
     seed: int = 0,
     factors: Sequence[float] = FACTORS,
 ) -> list[LoadCurve]:
-    """The load curve of each of `configs`, by name.
+    """The load curve of each of `configs`, by name; see `curves_of`."""
+
+    def evaluate(config: EngineConfig, trace: Trace) -> Metrics:
+        return replace(problem, trace=trace, windows=1).evaluate(config, seed=seed)
+
+    return curves_of(Load(problem.trace, problem.slo, evaluate), configs, progress, factors=factors)
+
+
+@dataclass(frozen=True)
+class Load(Generic[Choice]):
+    """Traffic that is stretched, and what is asked of it."""
+
+    trace: Trace
+    slo: Slo
+    evaluate: Evaluate[Choice]
+
+
+def curves_of(
+    load: Load[Choice],
+    choices: Mapping[str, Choice],
+    progress: Progress,
+    *,
+    factors: Sequence[float] = FACTORS,
+) -> list[LoadCurve]:
+    """The load curve of each of `choices`, configurations or fleets, by name.
 
     Every point is one whole simulation of the trace, with the same jitter. Raises what
-    `Problem.evaluate` raises, and `TraceError` for traffic without a rate.
+    `load.evaluate` raises, and `TraceError` for traffic without a rate.
     """
-
-    if not math.isfinite(problem.trace.rate_rps):
+    rate = load.trace.rate_rps
+    if not math.isfinite(rate):
         raise TraceError(
             "a load curve needs traffic with a rate, and all requests of this one arrive at once; "
             "use a trace with at least two time stamps"
         )
-    expected = len(configs) * (len(factors) + _NUM_PROBES)
+    expected = len(choices) * (len(factors) + _NUM_PROBES)
     curves: dict[str, _Curve] = {}
 
-    def evaluate(config: EngineConfig, factor: float) -> Metrics:
-        trace = problem.trace.scale_rate(problem.trace.rate_rps * factor)
-        metrics = replace(problem, trace=trace, windows=1).evaluate(config, seed=seed)
-        progress(min(1 + sum(len(c.known) for c in curves.values()), expected), expected)
-        return metrics
+    def evaluator(choice: Choice) -> Callable[[float], Metrics]:
+        def evaluate(factor: float) -> Metrics:
+            metrics = load.evaluate(choice, load.trace.scale_rate(rate * factor))
+            progress(min(1 + sum(len(c.known) for c in curves.values()), expected), expected)
+            return metrics
 
-    curves |= {name: _Curve(config, evaluate) for name, config in configs.items()}
-    found = [curve.trace_out(name, factors, problem) for name, curve in curves.items()]
+        return evaluate
+
+    for name, choice in choices.items():
+        curves[name] = _Curve(name, choice.settings(), evaluator(choice))
+    found = [curve.trace_out(factors, rate, load.slo.has_limits) for curve in curves.values()]
     progress(expected, expected)
     return found
 
@@ -110,23 +157,23 @@ _NUM_PROBES = 6
 class _Curve:
     """One configuration; every rate is simulated once."""
 
-    config: EngineConfig
-    evaluate: Evaluate
+    name: str
+    settings: dict[str, Any]
+    evaluate: Callable[[float], Metrics]
+    """factor of the arrival rate to metrics"""
 
     def __post_init__(self) -> None:
         self.known: dict[float, Metrics] = {}
 
-    def trace_out(self, name: str, factors: Sequence[float], problem: Problem) -> LoadCurve:
-        """The whole curve of the traffic of `problem`."""
-        rate = problem.trace.rate_rps
+    def trace_out(self, factors: Sequence[float], rate: float, limited: bool) -> LoadCurve:
+        """The whole curve of traffic of `rate`; a highest one where there are SLOs (`limited`)."""
         for factor in factors:
             self.metrics(factor)
-        limited = problem.slo.has_limits
         highest, bounded = self.highest(factors) if limited else (None, False)
         points = [LoadPoint(f, rate * f, m) for f, m in sorted(self.known.items())]
         return LoadCurve(
-            name=name,
-            settings=self.config.settings(),
+            name=self.name,
+            settings=self.settings,
             points=[p for p in points if p.factor in factors],
             probes=[p for p in points if p.factor not in factors],
             highest_rps=None if highest is None else rate * highest,
@@ -135,7 +182,7 @@ class _Curve:
 
     def metrics(self, factor: float) -> Metrics:
         if factor not in self.known:
-            self.known[factor] = self.evaluate(self.config, factor)
+            self.known[factor] = self.evaluate(factor)
         return self.known[factor]
 
     def meets(self, factor: float) -> bool:

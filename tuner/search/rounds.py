@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -102,6 +104,15 @@ class Rounds:
         """The replays of `label` that `folder` holds."""
         found = [folder.load_replay(self.keys[label], r) for r in range(self.count)]
         return [saved for saved in found if saved is not None]
+
+
+def key_of(*what: Any) -> str:
+    """Folder name of the replays of `what`, plain data: settings and the digest of the traffic.
+
+    So a resumed run repeats no replay, and takes no other configuration's for its own.
+    """
+    text = json.dumps(what, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def replay_facts(saved: Iterable[SavedReplay]) -> list[dict[str, Any]]:

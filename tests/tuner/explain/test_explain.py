@@ -211,7 +211,7 @@ def test_the_worst_request_has_the_worst_gap(seed: int) -> None:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("worst-tpot", "give worst-itl, worst-ttft or request:N"),
+        ("worst-tpot", "give worst-itl, worst-ttft, request:N or step:K"),
         ("request:4", "requests 1 to 3"),
         ("request:3", "request 3 got no token"),
         ("worst-itl", "no gap to explain"),
@@ -244,3 +244,16 @@ def test_a_spike_of_the_azure_trace(azure_trace_path: Path) -> None:
     assert trace.prompt_tokens[chunk.request - 1] >= chunk.before + chunk.tokens
     assert chunk.seconds > 0.9 * story.seconds
     assert story.num_sharing == step.num_decodes - 1
+
+
+def test_a_gap_by_its_step() -> None:
+    """The longest gap's own step gives the same story; a step without a shared gap is refused."""
+    scene = small([(0.0, 16, 40), (0.5, 200, 4)])
+    worst = gap_story(scene)
+    assert gap_story(scene, f"step:{worst.steps[0].number}") == worst
+    with pytest.raises(InputError, match="no step 0"):
+        explain(scene, "step:0")
+    alone = small([(0.0, 16, 2), (50.0, 16, 2)])
+    first = int(np.searchsorted(alone.timeline.end_s, 50.0))
+    with pytest.raises(InputError, match="nobody had a token"):
+        explain(alone, f"step:{first}")

@@ -136,3 +136,10 @@ def test_traffic_without_a_rate_is_refused() -> None:
     burst = Trace(np.zeros(2), np.array([10, 10]), np.array([2, 2]))
     with pytest.raises(TraceError, match="needs traffic with a rate"):
         load_curves(problem_of(Limits(), burst), {"x": CONFIG}, lambda done, total: None)
+
+
+def test_a_curve_is_read_back() -> None:
+    curve = fake_curve(lambda rate: rate - 1.4)
+    again = LoadCurve.from_dict(curve.to_dict())
+    assert again.to_dict() == curve.to_dict()
+    assert [p.factor for p in again.drawn] == sorted(p.factor for p in again.drawn)
