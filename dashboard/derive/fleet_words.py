@@ -187,6 +187,11 @@ def router_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def refusals(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why rules cannot be simulated, a line each."""
+    return [f"Not simulated: {row['refused']}." for row in rows if row["refused"] is not None]
+
+
 def _rule(row: Mapping[str, Any]) -> str:
     return f"{row['rule']} ({row['part']})"
 

@@ -47,7 +47,6 @@ def ratio_map(cells: pd.DataFrame, *, fewest: bool, chosen: Mapping[str, Any]) -
         shown = f"{row['gpus']}" if fewest else f"{row['per_gpu']:.3g}"
         text[i][j] = _marks(row, chosen) + shown
         hover[i][j] = _hover(row)
-    what = "GPUs" if fewest else "good req/s<br>per GPU"
     figure = go.Figure()
     figure.add_heatmap(
         x=[str(p) for p in across],
@@ -60,7 +59,7 @@ def ratio_map(cells: pd.DataFrame, *, fewest: bool, chosen: Mapping[str, Any]) -
         hoverongaps=False,
         colorscale=SCALE,
         reversescale=fewest,
-        colorbar={"title": what, "thickness": 12},
+        colorbar={"thickness": 8},
         xgap=2,
         ygap=2,
     )
@@ -151,7 +150,7 @@ def shares_figure(pools: Mapping[str, Mapping[str, Any]]) -> go.Figure:
     pools
         role -> `requests` (R,), perhaps `tokens` (R,); of `pool_use` or `Candidate.use`.
     """
-    figure = make_subplots(rows=len(pools), cols=1, subplot_titles=list(pools))
+    figure = make_subplots(rows=len(pools), cols=1)
     for place, (role, use) in enumerate(pools.items(), start=1):
         color, _, symbol = _ROLES[role]
         for name, values in (("requests", use["requests"]), ("tokens", use.get("tokens", ()))):
@@ -178,8 +177,8 @@ def shares_figure(pools: Mapping[str, Mapping[str, Any]]) -> go.Figure:
                 col=1,
             )
         figure.add_hline(y=100, line={"dash": "dot", "width": 1, "color": style.GREY}, row=place)
-        figure.update_yaxes(title="% of the mean", rangemode="tozero", row=place, col=1)
-        figure.update_xaxes(title="replica", row=place, col=1)
+        figure.update_yaxes(title=f"{role}: % of the mean", rangemode="tozero", row=place, col=1)
+        figure.update_xaxes(title=f"{role} replica", row=place, col=1)
     return figure
 
 
@@ -194,7 +193,7 @@ def progress_figure(use: Mapping[str, Any]) -> go.Figure:
     pools, time_s = use["pools"], use["time_s"]
     in_minutes = time_s[-1] > _LONG_S
     x = [t / 60 for t in time_s] if in_minutes else time_s
-    figure = make_subplots(rows=len(pools), cols=1, shared_xaxes=True, subplot_titles=list(pools))
+    figure = make_subplots(rows=len(pools), cols=1, shared_xaxes=True)
     for place, (role, one) in enumerate(pools.items(), start=1):
         color, dash, _ = _ROLES[role]
         band = {"line": {"width": 0}, "hoverinfo": "skip", "legendgroup": "band", "mode": "lines"}
@@ -220,7 +219,7 @@ def progress_figure(use: Mapping[str, Any]) -> go.Figure:
             row=place,
             col=1,
         )
-        figure.update_yaxes(title="requests a replica", rangemode="tozero", row=place, col=1)
+        figure.update_yaxes(title=f"{role}: requests", rangemode="tozero", row=place, col=1)
     unit = "minutes" if in_minutes else "seconds"
     figure.update_xaxes(title=f"time in the traffic, {unit}", row=len(pools), col=1)
     return figure

@@ -116,6 +116,8 @@ def _axis(figure: go.Figure, place: int, title: str, values: Sequence[float]) ->
         bool(positive) and max(positive) > _SPREAD * min(positive) and len(positive) == len(values)
     )
     figure.update_xaxes(title=title, type="log" if log else "linear", row=place, col=1)
+    if log:
+        figure.update_xaxes(dtick=1, tickformat=",", row=place, col=1)
 
 
 def _explain(figure: go.Figure, with_limits: bool) -> None:

@@ -31,7 +31,7 @@ def map_figure(plain: Mapping[str, Any], one: Mapping[str, Any]) -> go.Figure:
         One of its maps.
     """
     x_axis, y_axis = (plain["axes"][one[name]] for name in ("x", "y"))
-    x, y = axis_labels(x_axis), axis_labels(y_axis, " ")
+    x, y = labels_of(x_axis), labels_of(y_axis)
     most = max([LEAST_RANGE, *(abs(m) for row in one["margin"] for m in row)])
     figure = go.Figure()
     figure.add_heatmap(
@@ -45,7 +45,7 @@ def map_figure(plain: Mapping[str, Any], one: Mapping[str, Any]) -> go.Figure:
         colorscale=SCALE,
         zmin=-100 * most,
         zmax=100 * most,
-        colorbar={"title": "% ahead<br>(+ split)", "thickness": 12},
+        showscale=False,
         xgap=2,
         ygap=2,
     )
@@ -58,9 +58,15 @@ def map_figure(plain: Mapping[str, Any], one: Mapping[str, Any]) -> go.Figure:
         y1=row + 0.5,
         line={"color": style.VERMILION, "width": 3},
     )
-    figure.update_xaxes(title=x_axis["unit"], type="category", showgrid=False)
+    figure.update_xaxes(title=x_axis["unit"], type="category", showgrid=False, tickangle=0)
     figure.update_yaxes(title=y_axis["unit"], type="category", showgrid=False)
     return figure
+
+
+def labels_of(axis: Mapping[str, Any]) -> list[str]:
+    """The values in short; with their factors where two look alike, which would be one column."""
+    plain = [short(value) for value in axis["values"]]
+    return plain if len(set(plain)) == len(plain) else axis_labels(axis)
 
 
 def letter(cell: Mapping[str, Any]) -> str:
@@ -136,7 +142,7 @@ def regimes_figure(regimes: Mapping[str, Any]) -> go.Figure:
         colorscale="Cividis",
         zmin=0,
         zmax=100,
-        colorbar={"title": "% of the<br>best", "thickness": 12},
+        colorbar={"thickness": 8, "ticksuffix": " %"},
         xgap=2,
         ygap=1,
     )

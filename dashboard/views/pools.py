@@ -73,9 +73,9 @@ def _map(results: Results, trials: pd.DataFrame, chosen: Candidate) -> None:
         figure = pools.ratio_map(cells, fewest=fewest, chosen=chosen.settings)
         parts.show_figure(style.finish(figure, source, height=460), "pools-map")
         st.caption(
-            "Each cell: the best trial with so many prefill and decode replicas, predicted on the "
-            "part of the traffic that the search looks at; an empty one was not tried. "
-            "✕: misses an SLO."
+            f"{'GPUs' if fewest else 'Good requests/s per GPU'} of the best trial with so many "
+            "prefill and decode replicas, predicted on the part of the traffic that the search "
+            "looks at; an empty cell was not tried. ★: recommended, ◆: looked at, ✕: misses an SLO."
         )
     best = fleet_frames.best_kinds(trials, fewest=fewest)
     height = 200 + 46 * len(best)
@@ -152,6 +152,7 @@ def _regimes(judged: dict[str, Any], source: str) -> None:
     rows = len(regimes["stretches"][0]["by_ratio"])
     figure = style.finish(verdict.regimes_figure(regimes), source, height=220 + 20 * rows)
     parts.show_figure(figure, "pools-regimes")
+    st.caption("Goodput of each ratio as a share of the best one in the same regime; ★: planned.")
     with st.expander("Regimes as a table"):
         parts.show_table(regimes_table(regimes), "pools-regime-table", "regimes")
 
@@ -174,6 +175,8 @@ def _routers(run: data.Run, results: Results, trials: pd.DataFrame) -> None:
             "seeds; bars: 90 % interval over windows of traffic like it. First: for an aggregated "
             "or prefill replica; decode: for a decode replica."
         )
+        for line in fleet_words.refusals(found["rows"]):
+            st.caption(line)
         table = fleet_tables.effects_table(found["rows"])
         parts.show_table(table, "pools-router-table", "router-rules")
     quantiles = fleet_frames.rule_quantiles(trials)
