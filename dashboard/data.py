@@ -64,7 +64,7 @@ class Run:
         return _profile(self.folder.profile, _changed(self.folder.profile / "facts.json"))
 
     def profile_named(self, name: str) -> Profile:
-        """One of those that a fleet rests on (`derive.profiles.profiles_of`). Raises `ResultsError`."""
+        """One of `derive.profiles.profiles_of`. Raises `ResultsError`."""
         place = profile_place(self.folder, name)
         return _profile(place, _changed(place / "facts.json"))
 
