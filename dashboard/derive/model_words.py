@@ -28,13 +28,16 @@ def answer(report: HeldOutReport, facts: Mapping[str, Any]) -> str:
         for row in report.rows
         if row.region == name and row.size == "all"
     ]
-    by_kind = f" ({', '.join(parts)})" if parts else ""
+    by_kind = f": {', '.join(parts)}" if parts else ""
     if "silicon" in facts:
         return (
             f"No step was measured here: step times come from published GPU data, which the tables "
-            f"reproduce within {_percent(whole.median)} (median){by_kind}."
+            f"reproduce within {_percent(whole.median)} in the median{by_kind}."
         )
-    return f"Steps it has not seen are predicted within {_percent(whole.median)} (median){by_kind}."
+    return (
+        f"Steps that it has not seen are predicted within {_percent(whole.median)} in the "
+        f"median{by_kind}."
+    )
 
 
 def of_the_machine(report: HeldOutReport, facts: Mapping[str, Any]) -> list[str]:
@@ -107,7 +110,11 @@ def of_coverage(found: Mapping[str, Any]) -> str:
 
 
 def of_residuals(found: Mapping[str, Any]) -> str:
-    """Share of steps close to the prediction, and bias, by region."""
+    """Share of steps close to the prediction, and bias, by region; of a profile from published
+    data, what the added terms amount to."""
+    if found["predicted_profile"]:
+        parts = [f"{name} {100 * one['bias']:+.1f} %" for name, one in found["regions"].items()]
+        return f"Added terms change the GPU time of a step by, typically: {', '.join(parts)}."
     parts = [
         f"{name}: {one['close']:.0%} within 10 %, typically {100 * one['bias']:+.1f} %"
         for name, one in found["regions"].items()
