@@ -157,10 +157,8 @@ def flips_in_words(verdict: Mapping[str, Any]) -> list[str]:
             ends = [short(known["values"][i]) for i in (0, -1)]
             lines.append(f"{name}: nothing changes from {ends[0]} to {ends[1]}.")
             continue
-        parts = [_word(changes[0]["below"])]
-        parts += [
-            f"from {short(change['value'])} on {_word(change['above'])}" for change in changes
-        ]
+        parts = [f"{_word(change['below'])} up to {short(change['value'])}" for change in changes]
+        parts.append(f"{_word(changes[-1]['above'])} above")
         lines.append(f"{name}: {', '.join(parts)}.")
     return lines
 

@@ -44,8 +44,9 @@ def ratio_map(cells: pd.DataFrame, *, fewest: bool, chosen: Mapping[str, Any]) -
     for row in cells.to_dict("records"):
         i, j = up.index(row["decode"]), across.index(row["prefill"])
         z[i][j] = row["gpus"] if fewest else row["per_gpu"]
-        shown = f"{row['gpus']}" if fewest else f"{row['per_gpu']:.3g}"
-        text[i][j] = _marks(row, chosen) + shown
+        shown = f"{row['gpus']}" if fewest else short(row["per_gpu"])
+        marks = _marks(row, chosen)
+        text[i][j] = f"{shown}<br>{marks}" if marks else shown
         hover[i][j] = _hover(row)
     figure = go.Figure()
     figure.add_heatmap(
@@ -64,9 +65,14 @@ def ratio_map(cells: pd.DataFrame, *, fewest: bool, chosen: Mapping[str, Any]) -
         ygap=2,
     )
     _explain_marks(figure)
-    figure.update_xaxes(title="prefill replicas", type="category", showgrid=False)
+    figure.update_xaxes(type="category", showgrid=False, title=_title("prefill replicas"))
     figure.update_yaxes(title="decode replicas", type="category", showgrid=False)
     return figure
+
+
+def short(value: float) -> str:
+    """Three characters or so, for cells that are narrow on small screens."""
+    return "<0.1" if 0 < value < 0.1 else f"{value:.3g}" if value >= 10 else f"{value:.2g}"
 
 
 def _marks(row: Mapping[Any, Any], chosen: Mapping[Any, Any]) -> str:
@@ -88,6 +94,11 @@ def _hover(row: Mapping[Any, Any]) -> str:
 
 def _ms(seconds: float | None) -> str:
     return "-" if seconds is None or seconds != seconds else f"{1e3 * seconds:,.3g} ms"
+
+
+def _title(text: str) -> dict[str, Any]:
+    """Of an axis of categories: near to it, above the figure's source."""
+    return {"text": text, "standoff": 4}
 
 
 def _explain_marks(figure: go.Figure) -> None:

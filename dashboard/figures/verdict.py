@@ -58,7 +58,8 @@ def map_figure(plain: Mapping[str, Any], one: Mapping[str, Any]) -> go.Figure:
         y1=row + 0.5,
         line={"color": style.VERMILION, "width": 3},
     )
-    figure.update_xaxes(title=x_axis["unit"], type="category", showgrid=False, tickangle=0)
+    figure.update_xaxes(title={"text": x_axis["unit"], "standoff": 4}, tickangle=0)
+    figure.update_xaxes(type="category", showgrid=False)
     figure.update_yaxes(title=y_axis["unit"], type="category", showgrid=False)
     return figure
 
@@ -148,7 +149,8 @@ def regimes_figure(regimes: Mapping[str, Any]) -> go.Figure:
     )
     marker = {"symbol": "star", "size": 9, "color": style.GREY}
     figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name="planned")
-    figure.update_xaxes(title="regime of the traffic, from", type="category")
+    figure.update_xaxes(title={"text": "regime of the traffic, from", "standoff": 4})
+    figure.update_xaxes(type="category")
     figure.update_yaxes(title="prefill : decode", type="category")
     return figure
 

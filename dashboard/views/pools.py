@@ -129,7 +129,8 @@ def _verdict(run: data.Run, results: Results, judged: dict[str, Any] | None) -> 
         st.caption(
             "Goodput per GPU of the better side against the other, %. A: aggregated ahead; S: "
             "split ahead; =: a tie, run the simpler, aggregated one; ✕: neither meets the SLOs. "
-            "Framed: this traffic and link."
+            "Framed: this traffic and link. Goodput counts here by the arrival rate, above by the "
+            "time to the last finish."
         )
     st.markdown("\n".join(f"- {line}" for line in fleet_words.flips_in_words(judged)))
     figure = style.finish(verdict.headroom_figure(judged), source, height=260)
