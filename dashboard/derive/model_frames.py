@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,7 +48,7 @@ def confirmed_errors(results: Results) -> pd.DataFrame:
             continue
         for name, (key, unit, scale) in FIGURES.items():
             told, real = predicted.get(key), seen.get(key)
-            if told is None or not real:
+            if told is None or real is None:
                 continue
             ends = predicted["intervals"].get(key)
             whole = ends is not None and None not in ends
@@ -59,12 +60,19 @@ def confirmed_errors(results: Results) -> pd.DataFrame:
                     "predicted": scale * told,
                     "confirmed": scale * real,
                     "raw": scale * (candidate.measured.get(key) or 0.0),
-                    "error_percent": 100 * (told / real - 1),
+                    "error_percent": _error_percent(told, real),
                     "within": bool(ends[0] <= real <= ends[1]) if whole and ends else None,
                     "interval": f"{scale * ends[0]:.3g}-{scale * ends[1]:.3g}" if whole else "",
                 }
             )
     return pd.DataFrame(rows, columns=_ERROR_COLUMNS)
+
+
+def _error_percent(told: float, real: float) -> float:
+    """Relative; NaN for something where nothing was seen."""
+    if real == 0:
+        return 0.0 if told == 0 else math.nan
+    return 100 * (told / real - 1)
 
 
 _ERROR_COLUMNS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,6 +89,9 @@ def of_candidates(errors: pd.DataFrame, results: Results) -> str:
     parts = []
     for name, group in errors.groupby("figure", sort=False):
         low, high = group["error_percent"].min(), group["error_percent"].max()
+        if math.isnan(low):
+            parts.append(f"{name} predicted where there was none")
+            continue
         ends = f"{low:+.0f} %" if round(low) == round(high) else f"{low:+.0f} to {high:+.0f} %"
         parts.append(f"{name} {ends}")
     held = errors["within"].dropna()
