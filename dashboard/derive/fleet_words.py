@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,26 +30,56 @@ def answer(results: Results) -> str:
     """Which fleet to run and how good it is predicted to be, one sentence or two."""
     best = results.recommended
     plan = _plan(best)
-    fleet = f"{MODES[plan.mode]} {plan.ratio} on {_gpus(plan)}"
+    fleet = fleet_name(plan)
     if not results.meets_slo:
-        missed = ", ".join(f"{name} by {100 * v:.0f} %" for name, v in results.misses.items())
+        missed = ", ".join(_miss(*one) for one in results.misses.items())
         why = f": it misses {missed}" if missed else ""
         return f"No fleet found meets the SLOs; the closest is {fleet}{why}."
     return f"Run {fleet}: {figures_text(best)}."
 
 
+def fleet_name(plan: FleetPlan) -> str:
+    """A fleet in a few words: 16 aggregated replicas on 16 GPUs, split 11P:5D on 16 GPUs."""
+    gpus = f"{plan.num_gpus} GPU{'s' if plan.num_gpus > 1 else ''}"
+    if plan.mode == AGGREGATED:
+        return f"{plan.ratio} aggregated replica{'s' if plan.num_replicas > 1 else ''} on {gpus}"
+    return f"{MODES[plan.mode]} {plan.ratio} on {gpus}"
+
+
+def _miss(name: str, violation: float | None) -> str:
+    """One SLO that is missed; what never came has no size."""
+    known = violation is not None and math.isfinite(violation)
+    return f"{name} by {100 * violation:.0f} %" if known and violation is not None else name
+
+
+def about(results: Results) -> list[str]:
+    """The recommended fleet in full, and what was confirmed of it."""
+    best = results.recommended
+    plan = _plan(best)
+    lines = [f"In full: {plan.words()}."]
+    if best.measured is not None:
+        met = "meets" if best.measured["meets_slo"] else "does not meet"
+        word = results.evidence.value.capitalize()
+        lines.append(f"{word}: {_figures(best.measured, plan)}; it {met} the SLOs.")
+    return lines
+
+
 def figures_text(candidate: Candidate) -> str:
     """Predicted goodput per GPU, p99s and chance of a candidate."""
-    figures, plan = candidate.predicted, _plan(candidate)
+    figures = candidate.predicted
     if figures is None:
         return f"not predicted ({candidate.failure})"
+    return f"predicted {_figures(figures, _plan(candidate))}"
+
+
+def _figures(figures: Mapping[str, Any], plan: FleetPlan) -> str:
     parts = [f"{figures['goodput_rps'] / plan.num_gpus:.3g} good requests/s and GPU"]
     for name, key in (("TTFT", "ttft_p99_s"), ("ITL", "itl_p99_s")):
         if figures[key] is not None:
             parts.append(f"{name} p99 {1e3 * figures[key]:,.3g} ms")
-    if figures["chance"]:
+    if figures.get("chance"):
         parts.append(f"meets the SLOs in {odds(figures)} windows of traffic like it")
-    return "predicted " + ", ".join(parts)
+    return ", ".join(parts)
 
 
 def against_others(results: Results) -> list[str]:
@@ -83,7 +114,7 @@ def _compared(own: float, other: Candidate, what: str) -> str:
     if theirs is None:
         return f"{what.capitalize()} could not be predicted: {other.failure}."
     met = "" if other.predicted and other.predicted["meets_slo"] else ", which misses an SLO"
-    fleet = f"{what} ({MODES[plan.mode]} {plan.ratio} on {_gpus(plan)}{met})"
+    fleet = f"{what} ({fleet_name(plan)}{met})"
     if theirs == 0:
         return f"{fleet[0].upper()}{fleet[1:]} serves nothing within the SLOs."
     gain = own / theirs - 1
@@ -97,10 +128,6 @@ def _per_gpu(candidate: Candidate) -> float | None:
     if candidate.predicted is None:
         return None
     return float(candidate.predicted["goodput_rps"]) / _plan(candidate).num_gpus
-
-
-def _gpus(plan: FleetPlan) -> str:
-    return f"{plan.num_gpus} GPU{'s' if plan.num_gpus > 1 else ''}"
 
 
 def _plan(candidate: Candidate) -> FleetPlan:

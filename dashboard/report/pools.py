@@ -36,6 +36,7 @@ def section(reported: Reported, progress: Progress) -> Section | None:
     height = 170 + 210 * len(use["pools"])
     figures.append(style.finish(pools.progress_figure(use), source, height=height))
     text = [fleet_words.answer(results), *fleet_words.against_others(results)]
+    text += fleet_words.about(results)
     if judged is None:
         text.append(fleet_words.how_to_judge(results, str(path)))
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from dashboard.report.pools import section
 from dashboard.report.section import Reported
 from tests.dashboard.conftest import Look
 from tests.dashboard.made_fleets import fleet_results, verdict
+from tuner.candidate import Evidence
 from tuner.results import RunFolder
 
 
@@ -85,10 +88,29 @@ def test_the_report_has_the_same(judged_place: Path, finished_run: Path) -> None
 
 def test_the_answer_compares_with_both_modes_and_the_default() -> None:
     results = fleet_results()
-    assert fleet_words.answer(results).startswith("Run aggregated 4 on 4 GPUs: predicted ")
+    assert fleet_words.answer(results).startswith("Run 4 aggregated replicas on 4 GPUs: predicted ")
     split, default = fleet_words.against_others(results)
     assert "best split fleet found (split 1P:3D on 4 GPUs" in split
-    assert "engine default (aggregated 4 on 4 GPUs, which misses an SLO) serves nothing" in default
+    assert (
+        "engine default (4 aggregated replicas on 4 GPUs, which misses an SLO) serves nothing"
+        in default
+    )
+
+
+def test_what_is_missed_is_said_even_where_it_has_no_size() -> None:
+    misses = {"default.ttft_p99_s": math.inf, "default.itl_p99_s": 0.5}
+    said = fleet_words.answer(replace(fleet_results(), meets_slo=False, misses=misses))
+    assert said.startswith("No fleet found meets the SLOs; the closest is 4 aggregated replicas")
+    assert said.endswith("it misses default.ttft_p99_s, default.itl_p99_s by 50 %.")
+
+
+def test_a_rehearsed_fleet_has_both_figures() -> None:
+    results = fleet_results()
+    best = replace(results.recommended, measured=results.recommended.predicted)
+    seen = replace(results, recommended=best, evidence=Evidence.REHEARSED)
+    full, rehearsed = fleet_words.about(seen)
+    assert full.startswith("In full: aggregated 4, tp 1, round-robin")
+    assert rehearsed.startswith("Rehearsed: ") and rehearsed.endswith("it meets the SLOs.")
 
 
 def test_how_to_judge_depends_on_what_the_study_leaves() -> None:
