@@ -11,6 +11,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from dashboard.derive.profiles import profile_place
 from dashboard.options import current
 from profiler.collect import Profile
 from profiler.errors import ResultsError, StallfreeError
@@ -61,6 +62,11 @@ class Run:
     def profile(self) -> Profile:
         """The profile. Raises `ResultsError` when the run has none yet."""
         return _profile(self.folder.profile, _changed(self.folder.profile / "facts.json"))
+
+    def profile_named(self, name: str) -> Profile:
+        """One of `derive.profiles.profiles_of`. Raises `ResultsError`."""
+        place = profile_place(self.folder, name)
+        return _profile(place, _changed(place / "facts.json"))
 
     @property
     def kept(self) -> KeptRun:
