@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dashboard.derive.kept_fleet import kept_fleet
+from dashboard.derive.points import fleet_of, simulated
 from dashboard.derive.profiles import profile_place, profiles_of
 from dashboard.derive.thinned import thinned
 from profiler.collect import Profile
@@ -17,12 +16,9 @@ from profiler.engine_config import EngineConfig
 from profiler.engines.base import Progress
 from profiler.latency.fit import usable_steps
 from profiler.latency.region import SLACK_OCTAVES, SampledRegion
-from profiler.traffic.trace import Trace
 from tuner.fleet_plan import AGGREGATED, FleetPlan
 from tuner.results import RunFolder
-from tuner.search.objective import Problem, build_problem
-from tuner.simulator.timeline import Timeline
-from tuner.study import load_study
+from tuner.simulator import Simulation, Timeline
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -96,8 +92,8 @@ def _beyond(region: SampledRegion, reached: FloatArray) -> dict[str, float]:
 def _timeline(folder: Path, name: str, settings: dict[str, Any]) -> Timeline | str:
     """Steps of the simulation, or why there are none."""
     if "pools" not in settings:
-        return _run(_engine(folder), EngineConfig.from_settings(settings), None)
-    problem, plan = kept_fleet(folder), FleetPlan.from_settings(settings)
+        return _kept(simulated(folder, settings))
+    problem, plan = fleet_of(folder), FleetPlan.from_settings(settings)
     pool = plan.pool(AGGREGATED)
     if pool is None:
         return "the simulator keeps no single steps of prefill and decode replicas"
@@ -108,7 +104,8 @@ def _timeline(folder: Path, name: str, settings: dict[str, Any]) -> Timeline | s
     requests = [use.num_requests for use in simulation.aggregated]
     busiest = np.flatnonzero(simulation.replica == int(np.argmax(requests)))
     one = problem.replica(AGGREGATED, pool.tp)
-    return _run(one, EngineConfig.from_settings(pool.settings), problem.trace.take(busiest))
+    config, trace = EngineConfig.from_settings(pool.settings), problem.trace.take(busiest)
+    return _kept(one.simulate(config, trace=trace, timeline=True))
 
 
 def _is_own(folder: Path, pool: Any) -> bool:
@@ -116,14 +113,6 @@ def _is_own(folder: Path, pool: Any) -> bool:
     return f"{pool.system}-tp{pool.tp}" not in profiles_of(RunFolder(folder))
 
 
-def _engine(path: Path) -> Problem:
-    folder = RunFolder(path)
-    study = load_study(folder.study_file, folder.base)
-    measured = Profile.load(folder.profile)
-    return replace(build_problem(study, Trace.load(folder.trace), measured), windows=1)
-
-
-def _run(one: Problem, config: EngineConfig, trace: Trace | None) -> Timeline | str:
-    timeline = one.simulate(config, trace=trace, timeline=True).timeline
-    assert timeline is not None  # asked for
-    return timeline
+def _kept(simulation: Simulation) -> Timeline:
+    assert simulation.timeline is not None  # asked for
+    return simulation.timeline

@@ -8,15 +8,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from dashboard.derive.profiles import require_profiles
 from profiler.collect import Profile
 from profiler.engine_config import EngineConfig
-from profiler.errors import StudyError
+from profiler.errors import ResultsError, StudyError
 from profiler.outcomes import Outcomes
 from profiler.traffic.trace import Trace
 from tuner.export.from_results import Pick, picked
 from tuner.fleet_plan import plan_of
 from tuner.results import Results, RunFolder
 from tuner.search.fleet_problem import FleetProblem
+from tuner.search.fleet_tune import fleet_problem
 from tuner.search.kept import KeptRun
 from tuner.search.objective import Problem
 from tuner.search.progress import SilentUi
@@ -70,6 +72,14 @@ def problem_of(folder: Path) -> Problem | FleetProblem:
     return _problem(folder, _changed(folder))
 
 
+def fleet_of(folder: Path) -> FleetProblem:
+    """The same of a run of fleets. Raises `ResultsError` for one of a single engine."""
+    problem = problem_of(folder)
+    if isinstance(problem, Problem):
+        raise ResultsError(f"{folder} is a run of one engine; it has no pools")
+    return problem
+
+
 def simulated(folder: Path, settings: dict[str, Any]) -> Simulation:
     """One engine with `settings` on the run's traffic, with its timeline; deterministic."""
     return _simulated(folder, _changed(folder), json.dumps(settings, sort_keys=True))
@@ -102,8 +112,7 @@ def _problem(folder: Path, changed: int) -> Problem | FleetProblem:
     run = _opened(folder, changed)
     if run.study.fleet is None:
         return run.problem()
-    from tuner.search.fleet_tune import fleet_problem  # heavy
-
+    require_profiles(run)
     return fleet_problem(run.study, run.folder, run.trace, run.measured, SilentUi())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dashboard.derive.kept_fleet import kept_fleet
+from dashboard.derive.points import fleet_of
 from profiler.engines.base import Progress
 from tuner.fleet_plan import AGGREGATED, DECODE, PREFILL, FleetPlan
 from tuner.search.fleet_problem import FleetProblem
@@ -33,7 +33,7 @@ def pool_use(folder: Path, settings: dict[str, Any], *, progress: Progress) -> d
     its arrival to its token there, on a decode replica from then to its last token.
     """
     progress(0, 3)
-    problem, plan = kept_fleet(folder), FleetPlan.from_settings(settings)
+    problem, plan = fleet_of(folder), FleetPlan.from_settings(settings)
     progress(1, 3)
     simulation = problem.simulate(plan)
     progress(2, 3)

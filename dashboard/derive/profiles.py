@@ -6,6 +6,8 @@ from pathlib import Path
 
 from profiler.errors import ResultsError
 from tuner.results import RunFolder
+from tuner.search.fleet_space import FleetSpace
+from tuner.search.kept import KeptRun
 
 
 def profiles_of(folder: RunFolder) -> dict[str, Path]:
@@ -22,3 +24,16 @@ def profile_place(folder: RunFolder, name: str) -> Path:
     if name not in known:
         raise ResultsError(f"{folder.path} holds no profile {name!r}; run `stallfree tune` again")
     return known[name]
+
+
+def require_profiles(run: KeptRun) -> None:
+    """Raise `ResultsError` when the profile of a kind of replica is gone, because it would be made
+    again, which takes long and writes."""
+    silicon, known = run.study.profile.silicon, profiles_of(run.folder)
+    own = ("", 1) if silicon is None else (silicon.system, silicon.tp)
+    for system, tp in FleetSpace.of(run.study).kinds():
+        if (system, tp) != own and f"{system}-tp{tp}" not in known:
+            path = run.folder.path
+            raise ResultsError(
+                f"{path} lacks the profile of {tp} x {system}; run `stallfree tune {path} --resume`"
+            )

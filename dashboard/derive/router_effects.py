@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dashboard.derive.kept_fleet import kept_fleet
+from dashboard.derive.points import fleet_of
 from profiler.engines.base import Progress
 from tuner.fleet_plan import FleetPlan
 from tuner.search.fleet_problem import FleetProblem
@@ -30,7 +30,7 @@ def router_effects(folder: Path, settings: dict[str, Any], *, progress: Progress
     `rows`: `part` (first or decode), `rule`, `own` (whether the plan has it), `refused` (why it
     cannot be simulated, or None), `FIGURES`, `per_gpu`, `meets_slo`, `intervals` of `FIGURES`.
     """
-    problem, plan = kept_fleet(folder), FleetPlan.from_settings(settings)
+    problem, plan = fleet_of(folder), FleetPlan.from_settings(settings)
     variants = list(variants_of(plan))
     rows: list[dict[str, Any]] = []
     known: dict[FleetPlan, dict[str, Any]] = {}  # the plan itself is in both parts

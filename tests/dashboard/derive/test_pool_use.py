@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dashboard.derive.kept_fleet import kept_fleet
+from dashboard.derive.points import fleet_of
 from dashboard.derive.pool_use import in_progress, pool_use
 from profiler.errors import ResultsError
 from tuner.fleet_plan import FleetPlan
@@ -40,7 +40,7 @@ def test_use_of_every_kind_of_fleet(fleet_place: Path, mode: str) -> None:
         p["settings"] for p in folder.load_results().front if p["settings"]["mode"] == mode
     )
     found, plan = pool_use(folder.path, settings, progress=quiet), FleetPlan.from_settings(settings)
-    problem = kept_fleet(folder.path)
+    problem = fleet_of(folder.path)
     assert list(found["pools"]) == [pool.role for pool in plan.pools]
     for pool in plan.pools:
         use = found["pools"][pool.role]
@@ -60,4 +60,4 @@ def test_use_of_every_kind_of_fleet(fleet_place: Path, mode: str) -> None:
 
 def test_a_run_of_one_engine_has_no_fleet(finished_run: Path) -> None:
     with pytest.raises(ResultsError, match="has no pools"):
-        kept_fleet(finished_run)
+        fleet_of(finished_run)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.derive.kept_fleet import kept_fleet
+from dashboard.derive.points import fleet_of
 from dashboard.derive.router_effects import router_effects, variants_of
 from tests.dashboard.derive.test_pool_use import quiet
 from tuner.fleet_plan import DECODE, PREFILL, FleetPlan, PoolSetup
@@ -48,6 +48,4 @@ def test_figures_of_each_rule_are_those_of_the_problem(fleet_place: Path) -> Non
     assert {row["rule"] for row in rows} == set(RULES)
     other = next(row for row in rows if row["rule"] == "power-of-two" and row["part"] == "first")
     variant = next(p for part, rule, p in variants_of(plan) if rule == "power-of-two")
-    assert (
-        other["goodput_rps"] == kept_fleet(folder.path).evaluate(variant).to_dict()["goodput_rps"]
-    )
+    assert other["goodput_rps"] == fleet_of(folder.path).evaluate(variant).to_dict()["goodput_rps"]
