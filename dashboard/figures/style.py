@@ -34,20 +34,17 @@ def finish(figure: go.Figure, source: str, *, height: int = 420) -> go.Figure:
     """`figure` with its source below it, the legend above it, and room for narrow screens."""
     figure.update_layout(
         height=height,
-        margin={"l": 60, "r": 20, "t": 60, "b": 80},
+        margin={"l": 60, "r": 20, "t": 60, "b": 90},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
         hovermode="closest",
-    )
-    figure.add_annotation(
-        text=source,
-        xref="paper",
-        yref="paper",
-        x=0,
-        y=0,
-        yshift=-64,
-        xanchor="left",
-        yanchor="bottom",
-        showarrow=False,
-        font={"size": 10, "color": GREY},
+        title={
+            "text": source.replace(" · ", "<br>", 1),  # two lines, for narrow screens
+            "font": {"size": 10, "color": GREY},
+            "yref": "container",
+            "yanchor": "bottom",
+            "xanchor": "left",
+            "x": 0.01,
+            "y": 0.01,
+        },
     )
     return figure

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dashboard.figures.style import source_of
+from dashboard.report import latency, model, pools, why
 from dashboard.report.page import page
 from dashboard.report.section import Reported, Section, Write
 from profiler.engines.base import Progress
 from profiler.errors import StallfreeError
 from tuner.search.progress import Ui
 
-SECTIONS: dict[str, Write] = {}
+SECTIONS: dict[str, Write] = {
+    "Latency": latency.section,
+    "Why": why.section,
+    "Pools": pools.section,
+    "Model": model.section,
+}
 """title while it is being made -> what makes it"""
 
 
