@@ -37,14 +37,18 @@ def finish(figure: go.Figure, source: str, *, height: int = 420) -> go.Figure:
         margin={"l": 60, "r": 20, "t": 60, "b": 90},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
         hovermode="closest",
-        title={
-            "text": source.replace(" · ", "<br>", 1),  # two lines, for narrow screens
-            "font": {"size": 10, "color": GREY},
-            "yref": "container",
-            "yanchor": "bottom",
-            "xanchor": "left",
-            "x": 0.01,
-            "y": 0.01,
-        },
+    )
+    figure.add_annotation(
+        text=source.replace(" · ", "<br>", 1),  # two lines, for narrow screens
+        xref="paper",
+        yref="paper",
+        x=0,
+        y=0,
+        yshift=-58,
+        xanchor="left",
+        yanchor="top",
+        align="left",
+        showarrow=False,
+        font={"size": 10, "color": GREY},
     )
     return figure

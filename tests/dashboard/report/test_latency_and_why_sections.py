@@ -31,7 +31,7 @@ def test_latency_of_one_engine(run: Path) -> None:
     assert isinstance(section, Section)
     assert len(section.figures) == 6
     assert "meets the SLOs" in section.text
-    sources = [f.layout.title.text for f in section.figures]
+    sources = [f.layout.annotations[-1].text for f in section.figures]
     assert all("run small of" in text for text in sources)
     assert list(section.tables[0][1]["point"].unique()) == ["recommended", "engine default"]
 
