@@ -20,7 +20,7 @@ from tuner.export.targets import Target
 PREVIOUS = "previous"
 MOST_BYTES, _MOST_LINES = 256 * 1024, 5_000
 """of a configuration that is given as bytes"""
-_MOST_LEAVES, _MOST_ALIASES = 10_000, 20
+_MOST_LEAVES, _MOST_ALIASES, _MOST_DEPTH = 10_000, 20, 50
 """of YAML that is compared setting by setting; by aliases a small file can stand for billions"""
 _NAME_LENGTH = 80
 
@@ -101,8 +101,7 @@ def _leaves_of(text: str) -> dict[str, Any]:
     """Path -> value of every leaf of YAML documents; nothing for what is not YAML mappings, is
     too large or contains itself."""
     try:
-        events = yaml.parse(text, yaml.SafeLoader)
-        if sum(isinstance(event, yaml.AliasEvent) for event in events) > _MOST_ALIASES:
+        if not _is_harmless(text):
             return {}
         documents = [d for d in yaml.safe_load_all(text) if d is not None]
         if not all(isinstance(d, dict) for d in documents):
@@ -115,6 +114,18 @@ def _leaves_of(text: str) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError):  # a ValueError: a date that is none
         return {}
     return dict(leaves) if len(leaves) <= _MOST_LEAVES else {}
+
+
+def _is_harmless(text: str) -> bool:
+    """Whether YAML has few aliases and is not deep, found without building it."""
+    aliases = depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        aliases += isinstance(event, yaml.AliasEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if aliases > _MOST_ALIASES or depth > _MOST_DEPTH:
+            return False
+    return True
 
 
 def _plain_flags(document: dict[str, Any]) -> dict[str, Any]:
