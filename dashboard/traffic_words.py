@@ -133,7 +133,7 @@ def regimes_table(shape: Mapping[str, Any]) -> pd.DataFrame:
             "from, s": round(regime["start_s"]),
             "duration, s": round(regime["duration_s"]),
             "requests": regime["num_requests"],
-            "requests/s": short(regime["rate_rps"]),
+            "requests/s": float(f"{regime['rate_rps']:.3g}"),
             "mean prompt, tokens": round(regime["mean_prompt_tokens"]),
             "mean output, tokens": round(regime["mean_output_tokens"]),
         }
@@ -246,7 +246,7 @@ def drift_sentence(drift: Mapping[str, Any]) -> str:
 
 
 def priced_table(price: Mapping[str, Any]) -> pd.DataFrame:
-    """Predicted figures of the deployed configuration and of the best found, on newer traffic."""
+    """Predicted figures of the deployed configuration and of the best found (`Price.to_dict`)."""
     pair = {"deployed": price["deployed"], "best found": price["best"]}
     rows = [
         {"figure": label}

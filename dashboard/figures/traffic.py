@@ -12,6 +12,10 @@ from plotly.subplots import make_subplots
 
 from dashboard.figures import style
 
+_STANDOFF = 4
+"""pixels between the ticks of an axis and its title, so that the source has its place below"""
+_DENSITY = ["#fdd49e", "#fc8d59", "#b30000"]
+"""ColorBrewer's OrRd without its ends, which a light or a dark ground hides"""
 _MINUTES_FROM_S = 600.0
 """time axes of longer traffic are in minutes"""
 
@@ -51,8 +55,7 @@ def joint_figure(joint: Mapping[str, Any]) -> go.Figure:
             y=joint["output"],
             z=shown,
             customdata=counts,
-            colorscale="Cividis",
-            reversescale=True,
+            colorscale=_DENSITY,
             zmin=0.0,
             zmax=max(1.0, float(np.log10(top))),
             colorbar={
@@ -92,7 +95,7 @@ def rate_figure(rate: Mapping[str, Any], regimes: Sequence[Mapping[str, Any]]) -
         figure.add_annotation(
             x=(start + end) / 2, y=0, text=str(number), showarrow=False, yshift=10
         )
-    figure.update_xaxes(title_text=f"time, {unit}")
+    figure.update_xaxes(title_text=f"time, {unit}", title_standoff=_STANDOFF)
     figure.update_yaxes(title_text="requests/s", rangemode="tozero")
     return figure
 
@@ -152,7 +155,7 @@ def before_after_rate(rates: Mapping[str, Mapping[str, Any]]) -> go.Figure:
     for name, look in _BEFORE_AFTER.items():
         _add_rate(figure, rates[name], **look, longest_s=longest)
     unit, _ = _time(longest)
-    figure.update_xaxes(title_text=f"time from each one's start, {unit}")
+    figure.update_xaxes(title_text=f"time from each one's start, {unit}", title_standoff=_STANDOFF)
     figure.update_yaxes(title_text="requests/s", rangemode="tozero")
     return figure
 
@@ -204,4 +207,5 @@ def _length_axis(figure: go.Figure, side: str, row: int) -> None:
 def _log_ticks(values: Sequence[float]) -> dict[str, Any]:
     """A log axis; where it spans little, plotly's own labels of it would be 2, 5, 2, 5, ..."""
     spread = max(values) / max(1e-12, min(values))
-    return {"type": "log", "dtick": 1} if spread > 100 else {"type": "log"}
+    every = {"dtick": 1} if spread > 100 else {}
+    return {"type": "log", "title_standoff": _STANDOFF, **every}

@@ -23,7 +23,8 @@ def page() -> None:
     if not run.folder.trace.exists() and not run.has_results:
         parts.say_state(run)
         st.stop()
-    shape = _shape(run.folder.trace, data._changed(run.folder.trace), run.trace)
+    trace = run.trace
+    shape = _shape(run.folder.trace, run.folder.trace.stat().st_mtime_ns, trace)
     source = source_of(run, shape)
     st.markdown(f"**{traffic_words.headline(shape)}**")
     for text in shape["diagnosis"]["artefacts"]:

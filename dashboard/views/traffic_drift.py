@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
@@ -15,22 +16,28 @@ from dashboard.options import current
 from dashboard.work import Job, Work
 from profiler.errors import StallfreeError
 from tuner.drift.price import TRIALS
-from tuner.fleet_plan import in_words
 
 _FILE, _RUN = "an uploaded file", "another run"
 _PRICED = "priced-traffic"
 
-MakeJob = Callable[[str, Work], Job]
-"""`make(title, function)`: a job on the newer traffic that was chosen"""
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Newer traffic that was asked for."""
+
+    name: str
+    """differs for different files"""
+    job: Callable[[str, Work], Job]
+    """`job(title, function)`: one on it"""
 
 
 def section(run: data.Run, source: str) -> None:
     """What has changed since: findings, distributions, rates, and the price on request."""
     st.subheader("Has it drifted?")
-    make = _chosen(run)
-    if make is None:
+    chosen = _chosen(run)
+    if chosen is None:
         return
-    drift = parts.result_of(make("Comparing the traffic", traffic_drift))
+    drift = parts.result_of(chosen.job("Comparing the traffic", traffic_drift))
     if drift is None:
         return
     if "error" in drift:
@@ -38,16 +45,16 @@ def section(run: data.Run, source: str) -> None:
         return
     _findings(run, drift, source)
     if _has_price(run):
-        _price(run, make)
+        _price(run, chosen)
 
 
-def _chosen(run: data.Run) -> MakeJob | None:
+def _chosen(run: data.Run) -> _Chosen | None:
     """The newer traffic that was asked for, if any was."""
     way = st.radio("Compare with newer traffic from", [_FILE, _RUN], horizontal=True)
     return _uploaded(run) if way == _FILE else _of_run(run)
 
 
-def _uploaded(run: data.Run) -> MakeJob | None:
+def _uploaded(run: data.Run) -> _Chosen | None:
     most = current().max_upload_mb
     given = st.file_uploader(
         "Recorded traffic: CSV, JSONL, JSON or Parquet, plain or gzip",
@@ -66,10 +73,13 @@ def _uploaded(run: data.Run) -> MakeJob | None:
         return None
     content, newer = given.getvalue(), Newer(None, columns.strip() or None)
     place = str(run.folder.path)
-    return lambda title, function: uploads.job_on(content, title, function, place, newer)
+    return _Chosen(
+        f"{run.name}/{given.file_id}",
+        lambda title, function: uploads.job_on(content, title, function, place, newer),
+    )
 
 
-def _of_run(run: data.Run) -> MakeJob | None:
+def _of_run(run: data.Run) -> _Chosen | None:
     others = {n: r for n, r in data.runs().items() if n != run.name and r.folder.trace.exists()}
     if not others:
         st.info("There is no other run with traffic.")
@@ -80,7 +90,10 @@ def _of_run(run: data.Run) -> MakeJob | None:
     trace = others[name].folder.trace
     newer = Newer(str(trace), None, trace.stat().st_mtime_ns)
     place = run.folder.path
-    return lambda title, function: Job(title, function, place, (str(place), newer))
+    return _Chosen(
+        f"{run.name}/{name}",
+        lambda title, function: Job(title, function, place, (str(place), newer)),
+    )
 
 
 def _findings(run: data.Run, drift: dict[str, Any], source: str) -> None:
@@ -109,12 +122,11 @@ def _has_price(run: data.Run) -> bool:
         return False
 
 
-def _price(run: data.Run, make: MakeJob) -> None:
+def _price(run: data.Run, chosen: _Chosen) -> None:
     """What the configuration gives on it, once it was asked for."""
-    job = make("Searching what is reachable", drift_price) if _asked(run) else None
-    if job is None:
+    if not _asked(chosen):
         return
-    price = parts.result_of(job)
+    price = parts.result_of(chosen.job("Searching what is reachable", drift_price))
     if price is None:
         return
     if "error" in price:
@@ -125,7 +137,7 @@ def _price(run: data.Run, make: MakeJob) -> None:
     else:
         st.success("No reason to tune again.")
     st.markdown(price["line"])
-    parts.show_table(traffic_words.priced_table(price), "priced", f"{run.name}-price")
+    parts.show_table(traffic_words.priced_table(price["price"]), "priced", f"{run.name}-price")
     st.caption(f"Best found: {in_words(price['best_settings'])}. All predicted.")
     for text in price["not_sampled"]:
         st.caption(f"Not sampled by the latency model: {text}")
@@ -133,13 +145,13 @@ def _price(run: data.Run, make: MakeJob) -> None:
         st.caption(f"{price['num_refused']:,} requests are too long for the engine.")
 
 
-def _asked(run: data.Run) -> bool:
-    """Whether the price was asked for, now or before, of this run."""
+def _asked(chosen: _Chosen) -> bool:
+    """Whether the price of this traffic was asked for, now or before."""
     pressed = st.button(
         "What does the deployed configuration give on it?",
         help=f"Simulates up to {TRIALS} configurations on the newer traffic; takes from seconds to "
         "minutes. What the run recommends is taken to be deployed.",
     )
     if pressed:
-        st.session_state[_PRICED] = run.name
-    return bool(st.session_state.get(_PRICED) == run.name)
+        st.session_state[_PRICED] = chosen.name
+    return bool(st.session_state.get(_PRICED) == chosen.name)
