@@ -138,7 +138,8 @@ def _price(run: data.Run, chosen: _Chosen) -> None:
         st.success("No reason to tune again.")
     st.markdown(price["line"])
     parts.show_table(traffic_words.priced_table(price["price"]), "priced", f"{run.name}-price")
-    st.caption(f"Best found: {in_words(price['best_settings'])}. All predicted.")
+    best = export_words.settings_words(price["price"]["best_settings"])
+    st.caption(f"Best found: {best}. All predicted.")
     for text in price["not_sampled"]:
         st.caption(f"Not sampled by the latency model: {text}")
     if price["num_refused"]:
