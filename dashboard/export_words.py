@@ -36,7 +36,7 @@ def language_of(name: str) -> str | None:
 def what(results: Results, pick: Pick) -> str:
     """Which configuration of which study, in words."""
     label, plan = pick.candidate.label, pick.candidate.plan
-    beside = ", recommended" if label == results.recommended.label != "recommended" else ""
+    beside = " (recommended)" if label == results.recommended.label != "recommended" else ""
     gpus = "" if plan is None else f" on {plan.num_gpus} GPUs"
     return (
         f"Study {results.study}, {label}{beside}{gpus}: {settings_words(pick.candidate.settings)}."

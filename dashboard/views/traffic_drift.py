@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import data, parts, traffic_words, uploads
+from dashboard import data, export_words, parts, traffic_words, uploads
 from dashboard.derive.traffic_drift import Newer, drift_price, traffic_drift
 from dashboard.figures import style
 from dashboard.figures import traffic as figures
