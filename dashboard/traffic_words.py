@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from profiler.traffic.readers import FORMAT_NAMES
 from tuner.drift.finding import ALL, LEVEL
 from tuner.intervals import odds
 from tuner.results import RunFolder
@@ -147,31 +147,33 @@ def kept_report(folder: RunFolder) -> dict[str, Any] | None:
     return read_json(folder.trace_report) if folder.trace_report.exists() else None
 
 
-def without_report(traffic: Traffic, source: str) -> str:
-    """Why there is no report of reading."""
-    if traffic.path is None:
+def without_report(source: str) -> str:
+    """Why there is no report of reading; `source` is the trace's."""
+    if not any(source.endswith(f"({name})") for name in FORMAT_NAMES):
         return f"The traffic was made, not read from a file: {source}."
     return (
         f"Read from {source}. This run is of before Stallfree kept how a file was read; "
-        f"`stallfree traffic inspect {Path(traffic.path).name}` tells it again."
+        "`stallfree traffic inspect` tells it of the file."
     )
 
 
 def taken(traffic: Traffic) -> str:
-    """What the study does to its traffic, one sentence; empty when it takes it as it is."""
+    """What the study file does to its traffic, one sentence; empty when it takes it as it is."""
     parts = [
         text
         for value, text in (
             (traffic.start_s, f"from second {traffic.start_s:g} on"),
             (traffic.path and traffic.rate_rps, f"stretched to {traffic.rate_rps} requests/s"),
-            (traffic.duration_s, f"for {traffic.duration_s} s"),
+            (traffic.duration_s, f"for {traffic.duration_s or 0:g} s"),
             (traffic.share < 1.0, f"{100 * traffic.share:g} % of the requests"),
             (traffic.max_prompt_tokens, f"prompts cut to {traffic.max_prompt_tokens} tokens"),
             (traffic.max_output_tokens, f"outputs cut to {traffic.max_output_tokens} tokens"),
         )
         if value
     ]
-    return f"The study takes it {', '.join(parts)}." if parts else ""
+    if not parts:
+        return ""
+    return f"The study file takes it {', '.join(parts)}; options of the command line go first."
 
 
 def reading_table(report: Mapping[str, Any]) -> pd.DataFrame:

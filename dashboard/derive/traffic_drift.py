@@ -31,6 +31,8 @@ from tuner.study import load_study
 
 MOST_UNPACKED_BYTES, MOST_ROWS = 400 * 1024**2, 3_000_000
 """of a file, which may be packed; a small one can unpack to more than there is memory"""
+_OVERLAID_BINS = 60
+"""of rates over each other, which more would hide"""
 
 
 class Newer(NamedTuple):
@@ -71,7 +73,7 @@ def traffic_drift(folder: Path, run: str, newer: Newer, *, progress: Progress) -
             side: {name: cumulative(tokens_of(t, side)) for name, t in pair.items()}
             for side in SIDES
         },
-        "rates": {name: rate(t) for name, t in pair.items()},
+        "rates": {name: rate(t, _OVERLAID_BINS) for name, t in pair.items()},
         "requests": {name: t.num_requests for name, t in pair.items()},
     }
 

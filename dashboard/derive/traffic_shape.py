@@ -16,7 +16,7 @@ from profiler.traffic.trace import Trace, length_figures
 SIDES = ("prompt", "output")
 _PER_DOUBLING = 6
 _MOST_POINTS = 400
-_MOST_RATE_BINS, _REQUESTS_PER_RATE_BIN = 240, 20
+_REQUESTS_PER_RATE_BIN = 20
 _LEAST_WINDOWS = 20
 """counts that an index of dispersion needs"""
 _WINDOWS_PER_DECADE = 5
@@ -110,9 +110,9 @@ def joint(trace: Trace) -> dict[str, list[Any]]:
     }
 
 
-def rate(trace: Trace) -> dict[str, Any]:
+def rate(trace: Trace, most_bins: int = 240) -> dict[str, Any]:
     """`bin_s` and `rate_rps` of each bin; no bins where all requests arrive at once."""
-    num = int(np.clip(trace.num_requests // _REQUESTS_PER_RATE_BIN, 1, _MOST_RATE_BINS))
+    num = int(np.clip(trace.num_requests // _REQUESTS_PER_RATE_BIN, 1, most_bins))
     bin_s, rates = rate_over_time(trace.arrival_s, num)
     return {"bin_s": bin_s, "rate_rps": np.round(rates, 5).tolist()}
 

@@ -102,7 +102,7 @@ def _reading(run: data.Run, shape: dict[str, Any]) -> None:
         return
     if report is None:
         source = shape["diagnosis"]["figures"]["source"]
-        st.info(traffic_words.without_report(study.traffic, source))
+        st.info(traffic_words.without_report(source))
     else:
         parts.show_table(traffic_words.reading_table(report), "reading", f"{run.name}-reading")
     if text := traffic_words.taken(study.traffic):
