@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import archive, data, export_words, parts, session
+from dashboard.markdown import plain
 from profiler.errors import ExportError, StallfreeError, StudyError
 from tuner.candidate import Evidence
 from tuner.export.bundle import BundleOptions, bundle, held_out_of
@@ -32,7 +33,7 @@ def page() -> None:
     try:
         files = bundle(results, options, held_out_of(run.folder))
     except ExportError as error:
-        st.error(f"{target} cannot run this configuration: {error}")
+        st.error(plain(f"{target} cannot run this configuration: {error}"))
         return
     _download(run, results, options, files)
     _show(run, files, current is not None)
@@ -72,8 +73,8 @@ def _words(results: Results, name: str) -> str:
 
 def _say(results: Results, pick: Pick) -> None:
     """What is exported, its evidence, and whether it meets the SLOs."""
-    st.markdown(f"**{_plain(export_words.what(results, pick))}**")
-    text = _plain(export_words.standing(results, pick))
+    st.markdown(f"**{plain(export_words.what(results, pick))}**")
+    text = plain(export_words.standing(results, pick))
     if not pick.meets_slo:
         st.error(text)
     elif pick.evidence is Evidence.PREDICTED:
@@ -82,11 +83,6 @@ def _say(results: Results, pick: Pick) -> None:
         st.info(text)
     else:
         st.success(text)
-
-
-def _plain(text: str) -> str:
-    """`text` without what Markdown would take for its own."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#$|~:" else c for c in text)
 
 
 def _target(run: data.Run) -> str:
@@ -113,7 +109,7 @@ def _current() -> tuple[str, str] | None:
     try:
         return given_current(given.name, given.getvalue())
     except ExportError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
         return None
 
 
@@ -168,12 +164,12 @@ def _files(files: dict[str, str]) -> None:
 
 def _settings(run: data.Run, files: dict[str, str]) -> None:
     report = export_words.settings_of(files)
-    st.markdown(_plain(export_words.settings_sentence(report)))
+    st.markdown(plain(export_words.settings_sentence(report)))
     table = export_words.settings_table(report)
     parts.show_table(table, "settings", f"{run.name}-{report['target']}-settings")
     for note in report["notes"]:
-        st.caption(_plain(note))
+        st.caption(plain(note))
     st.caption(
         f"Files of this target are checked in Stallfree's tests against "
-        f"{_plain(report['checked_against'])}."
+        f"{plain(report['checked_against'])}."
     )

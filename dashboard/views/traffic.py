@@ -11,6 +11,7 @@ from dashboard import data, parts, traffic_words
 from dashboard.derive.traffic_shape import traffic_shape
 from dashboard.figures import style
 from dashboard.figures import traffic as figures
+from dashboard.markdown import plain
 from dashboard.views import traffic_drift
 from profiler.errors import StallfreeError
 from profiler.traffic.trace import Trace
@@ -28,7 +29,7 @@ def page() -> None:
     source = source_of(run, shape)
     st.markdown(f"**{traffic_words.headline(shape)}**")
     for text in shape["diagnosis"]["artefacts"]:
-        st.warning(f"Artefact of the recording: {text}.")
+        st.warning(plain(f"Artefact of the recording: {text}."))
     if not shape["diagnosis"]["artefacts"]:
         st.caption("The trace doctor sees no artefact of the recording: no coarse clock, no cut.")
     _rate(run.name, shape, source)
@@ -98,11 +99,11 @@ def _reading(run: data.Run, shape: dict[str, Any]) -> None:
     try:
         report, study = traffic_words.kept_report(run.folder), run.study
     except StallfreeError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
         return
     if report is None:
         source = shape["diagnosis"]["figures"]["source"]
-        st.info(traffic_words.without_report(source))
+        st.info(plain(traffic_words.without_report(source)))
     else:
         parts.show_table(traffic_words.reading_table(report), "reading", f"{run.name}-reading")
     if text := traffic_words.taken(study.traffic):

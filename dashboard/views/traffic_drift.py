@@ -12,6 +12,7 @@ from dashboard import data, export_words, parts, traffic_words, uploads
 from dashboard.derive.traffic_drift import Newer, drift_price, traffic_drift
 from dashboard.figures import style
 from dashboard.figures import traffic as figures
+from dashboard.markdown import plain
 from dashboard.options import current
 from dashboard.work import Job, Work
 from profiler.errors import StallfreeError
@@ -41,7 +42,7 @@ def section(run: data.Run, source: str) -> None:
     if drift is None:
         return
     if "error" in drift:
-        st.error(drift["error"])
+        st.error(plain(drift["error"]))
         return
     _findings(run, drift, source)
     if _has_price(run):
@@ -98,9 +99,9 @@ def _of_run(run: data.Run) -> _Chosen | None:
 
 def _findings(run: data.Run, drift: dict[str, Any], source: str) -> None:
     show = st.warning if any(f["drifted"] for f in drift["findings"]) else st.success
-    show(traffic_words.drift_sentence(drift))
+    show(plain(traffic_words.drift_sentence(drift)))
     for text in drift["not_judged"]:
-        st.caption(f"Not judged: {text}.")
+        st.caption(plain(f"Not judged: {text}."))
     table = traffic_words.findings_table(drift["findings"])
     parts.show_table(table, "drift", f"{run.name}-drift")
     st.caption(
@@ -130,18 +131,18 @@ def _price(run: data.Run, chosen: _Chosen) -> None:
     if price is None:
         return
     if "error" in price:
-        st.error(price["error"])
+        st.error(plain(price["error"]))
         return
     if price["retune"]:
-        st.warning("Tune again: " + "; ".join(price["reasons"]) + ".")
+        st.warning(plain("Tune again: " + "; ".join(price["reasons"]) + "."))
     else:
         st.success("No reason to tune again.")
     st.markdown(price["line"])
     parts.show_table(traffic_words.priced_table(price["price"]), "priced", f"{run.name}-price")
     best = export_words.settings_words(price["price"]["best_settings"])
-    st.caption(f"Best found: {best}. All predicted.")
+    st.caption(plain(f"Best found: {best}. All predicted."))
     for text in price["not_sampled"]:
-        st.caption(f"Not sampled by the latency model: {text}")
+        st.caption(plain(f"Not sampled by the latency model: {text}"))
     if price["num_refused"]:
         st.caption(f"{price['num_refused']:,} requests are too long for the engine.")
 
