@@ -82,10 +82,10 @@ def settings_table(report: Mapping[str, Any]) -> pd.DataFrame:
     rows = [
         {
             "setting": line["setting"],
-            "pool": line.get("pool", ""),
-            "value": shown(line["value"]),
             "became": str(line["outcome"]),
+            "value": shown(line["value"]),
             "where, how or why not": line["how"],
+            "pool": line.get("pool", ""),
         }
         for line in report["settings"]
     ]

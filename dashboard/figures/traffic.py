@@ -125,7 +125,8 @@ def burstiness_figure(burstiness: Mapping[str, Sequence[float]]) -> go.Figure:
     figure.update_xaxes(title_text="window, seconds", **_log_ticks(windows))
     spread = [*burstiness["dispersion"], *burstiness["low"]]
     wide = max(spread) > 20 * max(1e-9, min(spread))
-    figure.update_yaxes(title_text="variance / mean of arrivals", type="log" if wide else "linear")
+    look = _log_ticks(spread) if wide else {}
+    figure.update_yaxes(title_text="variance / mean of arrivals", **look)
     return figure
 
 
