@@ -2,7 +2,7 @@
 
     run.json            schema version, fingerprint of the study, folder that its paths start from
     study.yaml          copy of the study file
-    trace.parquet       the traffic that was used
+    trace.parquet       the traffic that was used; trace.json: how it was read (`ReadReport`)
     study.db            every trial (SQLite, Optuna's schema)
     profile/            the profile artefact (`profiler.collect.Profile`)
     replicas/KIND/      of a fleet: the same for each other GPU and tensor-parallel size
@@ -101,12 +101,9 @@ class Results:
         """Plain data; each candidate's figures are called what they are (`evidence`)."""
         plain = {"schema_version": SCHEMA_VERSION, **asdict(self), "note": self.evidence.note}
         plain["num_gpus"] = self.num_gpus
-        plain["goodput_per_gpu_rps"] = {
-            "default": self.per_gpu(self.default),
-            "recommended": self.per_gpu(self.recommended),
-        }
-        plain["default"] = self.default.to_dict(self.evidence)
-        plain["recommended"] = self.recommended.to_dict(self.evidence)
+        both = {"default": self.default, "recommended": self.recommended}
+        plain["goodput_per_gpu_rps"] = {name: self.per_gpu(c) for name, c in both.items()}
+        plain |= {name: c.to_dict(self.evidence) for name, c in both.items()}
         plain["candidates"] = [c.to_dict(self.evidence) for c in self.candidates]
         return plain
 
@@ -145,6 +142,10 @@ class RunFolder:
     @property
     def trace(self) -> Path:
         return self.path / "trace.parquet"
+
+    @property
+    def trace_report(self) -> Path:
+        return self.path / "trace.json"
 
     @property
     def database(self) -> Path:
@@ -217,7 +218,7 @@ class RunFolder:
     def _clear(self) -> None:
         """Remove a run's own files and no others; the study's copy is about to be replaced."""
         kept = ("run.json", "trace.parquet", "study.db", "results.json", "verdict.json")
-        for name in (*kept, "state.json", "stop"):
+        for name in (*kept, "trace.json", "state.json", "stop"):
             (self.path / name).unlink(missing_ok=True)
         for database in self.path.glob("search-*.db"):
             database.unlink()

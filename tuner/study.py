@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from profiler.engines.rehearsal.spec import LATENCY_MODEL
 from profiler.errors import StudyError
+from profiler.traffic.doctor import ReadReport
 from profiler.traffic.trace import Trace
 from tuner.messages import one_line
 from tuner.schema import Study
@@ -140,7 +141,13 @@ def _model_path(model: str, base: Path, *, needed: bool) -> str:
 
 
 def build_trace(study: Study) -> Trace:
-    """The study's traffic: read or synthesised, from `start_s`, at `rate_rps`, for `duration_s`.
+    """The study's traffic, see `read_traffic`. Raises `TraceError`."""
+    return read_traffic(study)[0]
+
+
+def read_traffic(study: Study) -> tuple[Trace, ReadReport | None]:
+    """The study's traffic: read or synthesised, from `start_s`, at `rate_rps`, for `duration_s`;
+    and how it was read, where it was.
 
     `start_s` is in the recording's own time; `rate_rps` stretches what follows to that mean rate;
     `duration_s` is seconds of the traffic that results; `share` of its requests are kept. Lengths
@@ -148,7 +155,7 @@ def build_trace(study: Study) -> Trace:
     Raises `TraceError`.
     """
     t = study.traffic
-    trace = _recorded(t) if t.path is not None else _synthetic(t)
+    trace, report = _recorded(t) if t.path is not None else (_synthetic(t), None)
     if t.start_s:
         trace = trace.slice(t.start_s, math.inf)
     if t.rate_rps is not None and t.path is not None:
@@ -157,21 +164,23 @@ def build_trace(study: Study) -> Trace:
         trace = trace.slice(0.0, t.duration_s)
     if t.share < 1.0:
         trace = trace.sample(max(1, round(t.share * trace.num_requests)), t.seed)
-    return trace.cap(max_prompt_tokens=t.max_prompt_tokens, max_output_tokens=t.max_output_tokens)
+    trace = trace.cap(max_prompt_tokens=t.max_prompt_tokens, max_output_tokens=t.max_output_tokens)
+    return trace, report
 
 
-def _recorded(t: Traffic) -> Trace:
+def _recorded(t: Traffic) -> tuple[Trace, ReadReport]:
     from profiler.traffic.columns import ColumnMap  # heavy: not needed once a run has its trace
     from profiler.traffic.readers import read_trace
 
     mapping = ",".join(f"{key}={value}" for key, value in (t.map or {}).items())
-    return read_trace(
+    read = read_trace(
         Path(str(t.path)),
         fmt=t.format,
         mapping=ColumnMap.parse(mapping) if mapping else None,
         rate_rps=t.rate_rps,
         stretch=False,
-    ).trace
+    )
+    return read.trace, read.report
 
 
 def _synthetic(t: Traffic) -> Trace:

@@ -53,9 +53,11 @@ def export(
     from tuner.cli.durations import seconds
     from tuner.export.bundle import BundleOptions, bundle, held_out_of, launch_plan
     from tuner.export.emit import emit
+    from tuner.export.rollback import read_current
 
     folder = find_run(study)
-    options = BundleOptions(target, pick, current)
+    running = None if current is None else read_current(current)
+    options = BundleOptions(target, pick, running)
     replayed_s = seconds(launch_for)
     plan = launch_plan(folder, pick, replayed_s) if launch else None
     files = bundle(folder.load_results(), options, held_out_of(folder))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from tuner.export.emit import emit
 from tuner.export.evidence import evidence, evidence_page
 from tuner.export.from_results import RECOMMENDED, deployment_of, picked
 from tuner.export.launch import LaunchPlan
-from tuner.export.rollback import read_current, rollback_files
+from tuner.export.rollback import rollback_files
 from tuner.export.settings_report import Rendering, shown
 from tuner.export.targets import target_named
 from tuner.results import Results, RunFolder
@@ -31,8 +30,8 @@ class BundleOptions:
 
     target: str = "vllm"
     pick: str = RECOMMENDED
-    current: Path | None = None
-    """file of the configuration that runs now"""
+    current: tuple[str, str] | None = None
+    """name and text of the file of the configuration that runs now (`tuner.export.rollback`)"""
 
 
 def held_out_of(folder: RunFolder) -> dict[str, Any] | None:
@@ -55,7 +54,7 @@ def bundle(
     StudyError
         There is no such target or configuration.
     ExportError
-        The target cannot run it, or the current configuration cannot be read.
+        The target cannot run it.
     """
     target = target_named(options.target)
     pick = picked(results, options.pick)
@@ -73,8 +72,7 @@ def bundle(
         "alerts.yaml": alert_rules(deployment, results.slo),
     }
     if options.current is not None:
-        current = read_current(options.current)
-        files |= rollback_files(deployment, target, rendered.files, current)
+        files |= rollback_files(deployment, target, rendered.files, options.current)
     return files
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,11 @@ from tuner.export.settings_report import shown
 from tuner.export.targets import Target
 
 PREVIOUS = "previous"
+MOST_BYTES, _MOST_LINES = 256 * 1024, 5_000
+"""of a configuration that is given as bytes"""
+_MOST_LEAVES, _MOST_ALIASES, _MOST_DEPTH = 10_000, 20, 50
+"""of YAML that is compared setting by setting; by aliases a small file can stand for billions"""
+_NAME_LENGTH = 80
 
 
 def read_current(path: Path) -> tuple[str, str]:
@@ -26,6 +33,25 @@ def read_current(path: Path) -> tuple[str, str]:
         raise ExportError(
             f"--current {path} cannot be read ({error}); give the file that is deployed now"
         ) from error
+
+
+def given_current(name: str, content: bytes) -> tuple[str, str]:
+    """(name, text) of a configuration that came from elsewhere: `name` is made a plain file name
+    of letters, digits, dots and dashes. Raises `ExportError`."""
+    last = re.split(r"[/\\]", name)[-1]
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", last).lstrip("._-")[-_NAME_LENGTH:] or "current"
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ExportError(
+            f"{plain} is not UTF-8 text ({error.reason}); give the file that is deployed now"
+        ) from error
+    if len(content) > MOST_BYTES or text.count("\n") > _MOST_LINES:
+        raise ExportError(
+            f"a configuration may have {MOST_BYTES // 1024} KB and {_MOST_LINES:,} lines, {plain} "
+            "has more; give only the file that the new one replaces"
+        )
+    return plain, text
 
 
 def rollback_files(
@@ -72,17 +98,34 @@ def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 
 
 def _leaves_of(text: str) -> dict[str, Any]:
-    """Path -> value of every leaf of YAML documents; nothing for what is not YAML mappings."""
+    """Path -> value of every leaf of YAML documents; nothing for what is not YAML mappings, is
+    too large or contains itself."""
     try:
+        if not _is_harmless(text):
+            return {}
         documents = [d for d in yaml.safe_load_all(text) if d is not None]
-    except yaml.YAMLError:
+        if not all(isinstance(d, dict) for d in documents):
+            return {}
+        named = {_document_name(d): d for d in documents}
+        if len(documents) == 1:
+            named = {"": _plain_flags(documents[0])}
+        pairs = (pair for name, d in named.items() for pair in _leaves(name, d))
+        leaves = list(itertools.islice(pairs, _MOST_LEAVES + 1))
+    except (yaml.YAMLError, ValueError, RecursionError):  # a ValueError: a date that is none
         return {}
-    if not all(isinstance(d, dict) for d in documents):
-        return {}
-    if len(documents) == 1:
-        return dict(_leaves("", _plain_flags(documents[0])))
-    named = {_document_name(d): d for d in documents}
-    return {key: v for name, d in named.items() for key, v in _leaves(name, d)}
+    return dict(leaves) if len(leaves) <= _MOST_LEAVES else {}
+
+
+def _is_harmless(text: str) -> bool:
+    """Whether YAML has few aliases and is not deep, found without building it."""
+    aliases = depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        aliases += isinstance(event, yaml.AliasEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if aliases > _MOST_ALIASES or depth > _MOST_DEPTH:
+            return False
+    return True
 
 
 def _plain_flags(document: dict[str, Any]) -> dict[str, Any]:

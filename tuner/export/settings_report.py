@@ -169,5 +169,5 @@ def _settings_of_transfer(label: str, kv: KvTransfer) -> Iterator[Setting]:
 
 
 def shown(value: Any) -> str:
-    """`value` as JSON, strings bare."""
-    return value if isinstance(value, str) else json.dumps(value)
+    """`value` as JSON, strings bare; what JSON does not know (a date in YAML) as text."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)

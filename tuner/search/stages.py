@@ -18,19 +18,22 @@ from tuner.search.pareto import Trial
 from tuner.search.predicted import predict
 from tuner.search.progress import Ui
 from tuner.search.searchable import Choice, Searchable
-from tuner.study import build_trace
-from tuner.whole_files import whole_folder, writing
+from tuner.study import read_traffic
+from tuner.whole_files import whole_folder, write_json, writing
 
 StartEngine = Callable[[EngineSpec], Engine]
 
 
 def run_trace(study: Study, folder: RunFolder, ui: Ui) -> Trace:
-    """The study's traffic, from the run folder when it is already there."""
+    """The study's traffic, from the run folder when it is already there; how it was read is kept
+    beside it."""
     if folder.trace.exists():
         return Trace.load(folder.trace)
     ui.stage("preparing the traffic")
-    trace = build_trace(study)
+    trace, report = read_traffic(study)
     with writing(folder.trace):
+        if report is not None:
+            write_json(folder.trace_report, report.to_dict())
         unfinished = folder.trace.with_name("unfinished.parquet")
         trace.save(unfinished)
         unfinished.replace(folder.trace)

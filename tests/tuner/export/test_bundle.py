@@ -16,6 +16,7 @@ from tuner.candidate import Evidence
 from tuner.export.bundle import BundleOptions, bundle, held_out_of
 from tuner.export.canary import allowed_over, canary_plan
 from tuner.export.from_results import deployment_of, object_name, picked
+from tuner.export.rollback import given_current, read_current
 from tuner.export.targets import TARGETS
 from tuner.results import Results, RunFolder
 
@@ -91,7 +92,7 @@ def test_a_predicted_pick_of_a_measured_run_says_so(searched: Results) -> None:
 def test_every_bundle_is_whole(results: Results, tmp_path: Path, target: str) -> None:
     current = tmp_path / "old values.yaml"
     current.write_text("a: {b: [1, {c: 2}], d: 2026-01-01}\n")
-    files = bundle(results, BundleOptions(target, current=current))
+    files = bundle(results, BundleOptions(target, current=read_current(current)))
     assert {
         *("settings-report.json", "settings-report.txt", "evidence.json", "EVIDENCE.md"),
         *("CANARY.md", "alerts.yaml", "previous/old values.yaml", "diff.txt", "ROLLBACK.md"),
@@ -108,11 +109,11 @@ def test_a_current_script_is_run_and_compared_with_the_script(
 ) -> None:
     current = tmp_path / "start.sh"
     current.write_text("#!/bin/sh\nexec vllm serve m\n")
-    files = bundle(results, BundleOptions(current=current))
+    files = bundle(results, BundleOptions(current=read_current(current)))
     assert "sh previous/start.sh" in files["ROLLBACK.md"]
     assert "+++ command.sh" in files["diff.txt"]
     with pytest.raises(ExportError, match="cannot be read"):
-        bundle(results, BundleOptions(current=tmp_path / "absent"))
+        read_current(tmp_path / "absent")
 
 
 def test_the_canary_stops_rarely_without_cause() -> None:
@@ -184,3 +185,54 @@ def test_a_run_without_a_profile_says_that_the_error_is_not_known(
     assert held_out is not None
     page = bundle(results, BundleOptions(), held_out)["EVIDENCE.md"]
     assert "median error against" in page and "decode-only" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("vllm.yaml", "vllm.yaml"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\work\\values prod.yml", "values_prod.yml"),
+        ("..", "current"),
+        ("<img src=x>.yaml", "img_src_x_.yaml"),
+        ("-rf;`id`.sh", "rf_id_.sh"),
+        ("n" * 200 + ".yaml", "n" * 75 + ".yaml"),
+    ],
+)
+def test_a_given_file_has_a_plain_name(name: str, plain: str) -> None:
+    assert given_current(name, b"a: 1\n") == (plain, "a: 1\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"\xff\xfe", "not UTF-8"), (b"a" * 300_000, "256 KB"), (b"\n" * 6_000, "5,000 lines")],
+)
+def test_a_given_file_that_is_none_is_one_line(content: bytes, message: str) -> None:
+    with pytest.raises(ExportError, match=message):
+        given_current("x.yaml", content)
+
+
+_MERGES = "".join(f"l{i}: &l{i} {{<<: [{', '.join([f'*l{i - 1}'] * 9)}]}}\n" for i in range(1, 9))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"l0: &l0 {{k: v}}\n{_MERGES}",
+        "a: &a {b: *a}\n",
+        "a: 2024-99-99\n",
+        "a: " + "[" * 3000,
+        "".join(f"k{i}: 1\n" for i in range(10_001)),
+    ],
+    ids=["bomb", "itself", "no date", "deep", "long"],
+)
+def test_yaml_that_cannot_be_compared_is_compared_by_lines(results: Results, text: str) -> None:
+    files = bundle(results, BundleOptions(current=("vllm.yaml", text)))
+    assert "Settings that change" not in files["diff.txt"]
+    assert files["diff.txt"].startswith("--- previous/vllm.yaml")
+
+
+def test_values_that_json_does_not_know_are_text(results: Results) -> None:
+    text = "a: [2026-01-01]\nb: !!binary aGk=\nc: !!set {x}\n"
+    changes = bundle(results, BundleOptions(current=("vllm.yaml", text)))["diff.txt"]
+    assert 'a: ["2026-01-01"] -> (not set)' in changes

@@ -13,6 +13,7 @@ from tests.tuner.conftest import finished_by_hand
 from tests.tuner.export.fleets import FLEETS, rendered
 from tuner.export.bundle import BundleOptions, bundle
 from tuner.export.emit import emit
+from tuner.export.rollback import read_current
 from tuner.export.targets import TARGETS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -41,7 +42,7 @@ def whole_bundle() -> dict[str, str]:
     """All but `evidence.json`, whose many digits are the platform's."""
     run = finished_by_hand()
     provenance = run.provenance | PROVENANCE
-    options = BundleOptions("vllm", current=CURRENT)
+    options = BundleOptions("vllm", current=read_current(CURRENT))
     files = bundle(replace(run, provenance=provenance), options, HELD_OUT)
     return {name: text for name, text in files.items() if name != "evidence.json"}
 

@@ -32,6 +32,7 @@ from tuner.export.bundle import BundleOptions, bundle, emit_bundle
 from tuner.export.deployment import Role
 from tuner.export.from_results import deployment_of, picked
 from tuner.export.launch import LaunchPlan, compare
+from tuner.export.rollback import read_current
 from tuner.export.settings_report import Outcome
 from tuner.export.targets import TARGETS, render
 from tuner.fleet_plan import FleetPlan, PoolSetup
@@ -94,7 +95,7 @@ def test_planned_fleets_keep_to_the_rules(target: str, name: str) -> None:
 def test_the_bundle_of_a_fleet_is_whole(target: str, name: str, tmp_path: Path) -> None:
     current = tmp_path / "old.yaml"
     current.write_text("max-num-batched-tokens: 512\n")
-    files = bundle(run_of(PLANS[name]), BundleOptions(target, current=current))
+    files = bundle(run_of(PLANS[name]), BundleOptions(target, current=read_current(current)))
     page = files["EVIDENCE.md"]
     assert PLANS[name].words() in page and DEFAULT.words() in page
     assert ("ib-ndr, 50 GB/s, 0.01 ms" in page) == (name == "pd")
@@ -226,7 +227,7 @@ def test_picks_of_fleets(pick: str, fewest: bool, number: int) -> None:
 def test_going_back_from_a_fleet_of_commands(tmp_path: Path) -> None:
     current = tmp_path / "vllm.yaml"
     current.write_text("max-num-seqs: 8\n")
-    files = bundle(run_of(SPLIT), BundleOptions(current=current))
+    files = bundle(run_of(SPLIT), BundleOptions(current=read_current(current)))
     page = files["ROLLBACK.md"]
     for command in ("sh prefill.sh # on each of its 2 replicas", "sh decode.sh # on each of its 3",
                     "sh router.sh", "vllm serve --config previous/vllm.yaml"):  # fmt: skip
