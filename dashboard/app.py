@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import data, session
+from dashboard import data, parts, session
 from dashboard.options import current
 from dashboard.views import export, front, latency, model, pools, studies, traffic, why
 from profiler.errors import StallfreeError
 
 st.set_page_config(page_title="Stallfree", page_icon=":material/speed:", layout="wide")
 session.remember()
+parts.begin()
 names = list(data.runs())
 if names:
     known = session.run_name()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import concurrent.futures
+import time
+from concurrent.futures import Future
 from typing import Any
 
 import pandas as pd
@@ -16,6 +18,7 @@ from tuner.results import Results
 from tuner.search.run_state import Phase
 
 _POLL_S = 0.5
+_UNTIL = "patience-until"
 
 
 def chosen_run() -> data.Run:
@@ -78,19 +81,31 @@ def result_of(job: work.Job) -> dict[str, Any] | None:
     place. The rest of the page goes on; the page runs again when it is there."""
     future = work.start(job)
     try:
-        return future.result(timeout=current().patience_s)
+        return future.result(timeout=_patience_left_s())
     except concurrent.futures.TimeoutError:
-        _wait(job)
+        _wait(job, future)
     except Exception as error:
         st.error(f"{job.title}: {work.failure(error)}")
     return None
 
 
+def begin() -> None:
+    """Call at the start of every run of a page: all its jobs together may hold it up for
+    `Options.patience_s`."""
+    st.session_state[_UNTIL] = time.monotonic() + current().patience_s
+
+
+def _patience_left_s() -> float:
+    return max(0.0, float(st.session_state.get(_UNTIL, 0.0)) - time.monotonic())
+
+
 @st.fragment(run_every=_POLL_S)
-def _wait(job: work.Job) -> None:
-    """Shows progress, and runs the page again when the job has ended."""
-    future = work.start(job)
-    if future.done():
+def _wait(job: work.Job, future: Future[dict[str, Any]]) -> None:
+    """Shows progress; runs the page again when the job has ended, and says why when it failed."""
+    if not future.done():
+        done, total = work.progress_of() if future.running() else (0, 0)
+        st.progress(done / total if total else 0.0, text=f"{job.title} ...")
+    elif error := future.exception():
+        st.error(f"{job.title}: {work.failure(error)}")
+    else:
         st.rerun()
-    done, total = work.progress_of() if future.running() else (0, 0)
-    st.progress(done / total if total else 0.0, text=f"{job.title} ...")

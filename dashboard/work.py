@@ -59,33 +59,53 @@ class Job:
         """Compute it, or read what was computed before. Raises what the work raises."""
         if self.place.exists():
             return read_json(self.place)
+        stamp = _stamp(self.folder)
         plain = self.work(self.folder, *self.arguments, progress=progress)
+        if _stamp(self.folder) == stamp:  # else it is of results that are gone
+            self._keep(plain)
+        return plain
+
+    def _keep(self, plain: dict[str, Any]) -> None:
         try:
             with writing(self.place):
                 self.place.parent.mkdir(exist_ok=True)
                 write_json(self.place, plain)
         except ResultsError:
             pass  # a folder that may only be read
-        return plain
 
 
 _lock = threading.Lock()
 _pool: ProcessPoolExecutor | None = None
 _running: dict[tuple[Path, str, int], Future[dict[str, Any]]] = {}
+_MOST_KEPT = 64
+"""results that are kept in memory"""
 _seen: Any = None
 """(done, total) of the job that is being computed, shared with the process that does it"""
 
 
 def start(job: Job) -> Future[dict[str, Any]]:
-    """Have `job` computed, unless it is being or was; never waits."""
-    stamp = _stamp(job.folder)
+    """Have `job` computed, unless it is being or was; never waits. One that failed is tried again,
+    and what was kept is read here and now: it must not wait behind others."""
+    key = job.folder, job.key, _stamp(job.folder)
     with _lock:
-        known = _running.get((job.folder, job.key, stamp))
-        if known is not None and not (known.done() and known.exception() is not None):
-            return known
-        future = _ready_pool().submit(_compute, job)
-        _running[job.folder, job.key, stamp] = future
-        return future
+        known = _running.pop(key, None)
+        if known is None or (known.done() and known.exception() is not None):
+            known = _kept(job) if job.place.exists() else _submitted(job)
+        _running[key] = known  # the latest last
+        for old in [k for k, f in _running.items() if f.done()][:-_MOST_KEPT]:
+            del _running[old]
+        return known
+
+
+def _kept(job: Job) -> Future[dict[str, Any]]:
+    """What is in the run folder. A damaged file is computed again."""
+    future: Future[dict[str, Any]] = Future()
+    try:
+        future.set_result(read_json(job.place))
+    except ResultsError:
+        job.place.unlink(missing_ok=True)
+        return _submitted(job)
+    return future
 
 
 def _stamp(folder: Path) -> int:
@@ -116,10 +136,20 @@ def failure(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}; please report this with the study"
 
 
+def _submitted(job: Job) -> Future[dict[str, Any]]:
+    """`job` in the process, or in a new one when the old one broke."""
+    global _pool
+    try:
+        return _ready_pool().submit(_compute, job)
+    except BrokenProcessPool:
+        _pool = None
+        return _ready_pool().submit(_compute, job)
+
+
 def _ready_pool() -> ProcessPoolExecutor:
-    """The pool of one process; a new one when the old one broke."""
+    """The pool of one process."""
     global _pool, _seen
-    if _pool is None or getattr(_pool, "_broken", False):
+    if _pool is None:
         context = multiprocessing.get_context("spawn")
         _seen = context.Array("q", 2)
         _pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin, initargs=(_seen,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboard.figures.style import source_of
-from dashboard.report import latency, model, pools, why
+from dashboard.report import export, latency, model, pools, traffic, why
 from dashboard.report.page import page
 from dashboard.report.section import Reported, Section, Write
 from profiler.engines.base import Progress
@@ -15,6 +15,8 @@ SECTIONS: dict[str, Write] = {
     "Why": why.section,
     "Pools": pools.section,
     "Model": model.section,
+    "Traffic": traffic.section,
+    "Export": export.section,
 }
 """title while it is being made -> what makes it"""
 
