@@ -28,9 +28,7 @@ def trials(results: Results) -> pd.DataFrame:
     return points(results.front, results.default)
 
 
-def points(
-    found: Sequence[Mapping[str, Any]], default: Candidate | None = None
-) -> pd.DataFrame:
+def points(found: Sequence[Mapping[str, Any]], default: Candidate | None = None) -> pd.DataFrame:
     """One row per predicted trial of a front (`Results.front`), in its order.
 
     Columns: number; `FIGURES`, NaN where there is none; chance (share of windows that meet every
@@ -49,9 +47,9 @@ def points(
     frame["kind"] = [_kind(point) for point in found]
     frame["settings"] = [in_words(point["settings"]) for point in found]
     each = pd.DataFrame([flat_settings(point["settings"]) for point in found], dtype=object)
-    varied = [name for name in each if each[name].astype(str).nunique() > 1]
+    varied = [str(name) for name in each if each[name].astype(str).nunique() > 1]
     if default is not None:
-        resolved = _flat_resolved(default)
+        resolved = flat_resolved(default)
         rows = np.array([point["settings"] == default.settings for point in found], dtype=bool)
         for name in varied:
             each.loc[rows & each[name].isna(), name] = resolved.get(name)
@@ -81,7 +79,7 @@ def _flat_plan(plan: FleetPlan) -> dict[str, Any]:
     return flat
 
 
-def _flat_resolved(candidate: Candidate) -> dict[str, Any]:
+def flat_resolved(candidate: Candidate) -> dict[str, Any]:
     """Every setting of `candidate`, named as in `flat_settings`."""
     if candidate.plan is None:
         return candidate.resolved
@@ -104,7 +102,7 @@ def coded(values: pd.Series) -> tuple[npt.NDArray[np.float64], list[str] | None]
     """
     given = values.dropna()
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in given):
-        return values.astype(np.float64).to_numpy(), None
+        return np.asarray(values, dtype=np.float64), None
     names = sorted({str(v) for v in given})
     places = [np.nan if pd.isna(v) else float(names.index(str(v))) for v in values]
     return np.array(places), names
@@ -141,8 +139,9 @@ def confirmed(results: Results) -> pd.DataFrame:
 def pairs(results: Results) -> pd.DataFrame:
     """One row per candidate that was measured or rehearsed, empty where none was.
 
-    Columns: label, evidence, number (of its trial, -1 without), num_gpus, and each of `FIGURES` twice:
-    `predicted.NAME`, of the requests that were replayed, and `seen.NAME`. NaN where there is none.
+    Columns: label, evidence, number (of its trial, -1 without), num_gpus, and each of `FIGURES`
+    twice: `predicted.NAME`, of the requests that were replayed, and `seen.NAME`. NaN where there is
+    none.
     """
     rows = []
     for candidate in results.candidates:

@@ -44,9 +44,7 @@ class _Difference(Generic[Choice]):
     """why `without` or `alone` is None"""
 
 
-def differences(
-    folder: Path, settings: dict[str, Any], *, progress: Progress
-) -> dict[str, Any]:
+def differences(folder: Path, settings: dict[str, Any], *, progress: Progress) -> dict[str, Any]:
     """Simulate `settings` with each difference to the engine default taken back, and the default
     with each alone, on the traffic that the search simulated, without further windows.
 

@@ -12,7 +12,7 @@ from dashboard.figures import style
 from dashboard.figures.measures import GOODPUT, ITL, TTFT, Measure, number
 
 MEASURES = (ITL, TTFT, GOODPUT)
-_ROW_PX, _HEAD_PX = 26, 70
+_ROW_PX, _HEAD_PX = 22, 66
 """height of a line of a setting, and of what is around the lines of one figure"""
 
 
@@ -25,9 +25,7 @@ def differences_figure(found: Mapping[str, Any]) -> go.Figure:
         As `derive.differences` makes it. A difference whose change cannot be simulated has no bar.
     """
     rows = [row for row in found["rows"] if row["without"] or row["alone"]]
-    figure = make_subplots(
-        rows=len(MEASURES), cols=1, subplot_titles=[m.label for m in MEASURES]
-    )
+    figure = make_subplots(rows=len(MEASURES), cols=1, subplot_titles=[m.label for m in MEASURES])
     figure.update_annotations(x=0, xanchor="left", font_size=13)
     for place, measure in enumerate(MEASURES, start=1):
         for name, color, pattern, low, high in _KINDS:
@@ -41,11 +39,14 @@ def differences_figure(found: Mapping[str, Any]) -> go.Figure:
                 showlegend=place == 1,
                 marker={"color": color, "pattern": {"shape": pattern}},
                 text=["" if c is None else _signed(c) for c in changes],
-                textposition="auto",
+                textposition="outside",
+                cliponaxis=False,
                 hovertemplate=f"%{{y}}, {name}<br>%{{x:+.4g}} {measure.unit}<extra></extra>",
                 row=place,
                 col=1,
             )
+    for place, measure in enumerate(MEASURES, start=1):
+        figure.update_xaxes(range=_range(rows, found, measure), row=place, col=1)
     figure.update_xaxes(zeroline=True, zerolinewidth=2, automargin=True)
     figure.update_yaxes(autorange="reversed", automargin=True)
     figure.update_layout(bargap=0.3)
@@ -57,6 +58,16 @@ _KINDS = (
     ("the last one added to this point", style.BLUE, "", "without", "chosen"),
 )
 """name, colour, pattern, figures before and after the difference"""
+
+
+def _range(
+    rows: Sequence[Mapping[str, Any]], found: Mapping[str, Any], measure: Measure
+) -> list[float]:
+    """From the lowest to the highest bar, with room for the words at their ends."""
+    ends = [change(row, found, measure, pair[-2:]) for row in rows for pair in _KINDS]
+    known = [0.0, *(end for end in ends if end is not None)]
+    room = 0.15 * (max(known) - min(known)) or 1.0
+    return [min(known) - room, max(known) + room]
 
 
 def height(found: Mapping[str, Any]) -> int:
@@ -86,5 +97,7 @@ def _wrapped(name: str) -> str:
     """A long name on two lines, for narrow screens."""
     if len(name) <= 18:
         return name
-    middle = min((i for i, c in enumerate(name) if c in "._"), key=lambda i: abs(i - len(name) // 2))
+    middle = min(
+        (i for i, c in enumerate(name) if c in "._"), key=lambda i: abs(i - len(name) // 2)
+    )
     return f"{name[: middle + 1]}<br>{name[middle + 1 :]}"

@@ -33,6 +33,8 @@ _MARGIN = 0.06
 """of the range that is left around what is shown"""
 _GROUND = "rgba(140, 140, 140, 0.3)"
 """under words, on light and on dark ground"""
+_MANY, _CELLS = 1000, (240, 100)
+"""from so many trials on one mark is drawn in a cell of the axes of about four pixels"""
 _BEYOND = 4.0
 """a limit so many times above everything else is left out of the range"""
 _MOST_HOVERED = 6
@@ -68,9 +70,7 @@ class Marks:
     """90 % of the chosen one's figures, in the columns' units"""
 
 
-def front_figure(
-    trials: pd.DataFrame, pairs: pd.DataFrame, view: View, marks: Marks
-) -> go.Figure:
+def front_figure(trials: pd.DataFrame, pairs: pd.DataFrame, view: View, marks: Marks) -> go.Figure:
     """Trials as predicted, what was measured over them, SLO lines, and the marked trials.
 
     Parameters
@@ -83,20 +83,42 @@ def front_figure(
         What is drawn, and what stands out. The number of the trial is the first item of the
         `customdata` of every point.
     """
-    figure = go.Figure()
+    figure, seen = go.Figure(), _seen(pairs, view)
+    _set_axes(figure, _shown(trials, seen, view, marks), view)
+    apart, shades = _told_apart(trials, view, figure), _shades(trials, view)
     for kind in (MISSES, MEETS, FRONT):
-        rows = trials[trials["kind"] == kind]
+        rows = apart[apart["kind"] == kind]
         if len(rows):
-            figure.add_trace(_trace(rows, kind, view, _shades(trials, view)))
+            figure.add_trace(_trace(rows, kind, view, shades))
     _add_boundary(figure, trials, view)
-    seen = _seen(pairs, view)
     _add_seen(figure, seen, view)
     _add_marks(figure, trials, view, marks)
-    _set_axes(figure, _shown(trials, seen, view, marks), view)
     _add_limits(figure, view)
     _name_marks(figure, trials, view, marks)
     figure.update_layout(clickmode="event+select", dragmode="zoom", uirevision=_revision(view))
     return figure
+
+
+def num_drawn(figure: go.Figure) -> int:
+    """Trials that a figure of `front_figure` draws; fewer than there are where marks would lie on
+    each other (`_told_apart`)."""
+    return sum(len(trace.x) for trace in figure.data if trace.name in _NAMES.values())
+
+
+def _told_apart(trials: pd.DataFrame, view: View, figure: go.Figure) -> pd.DataFrame:
+    """Of very many trials the front and, of each kind, one in each cell of `_CELLS`; without those
+    that lie outside the axes."""
+    if len(trials) <= _MANY:
+        return trials
+    cells = pd.DataFrame({"kind": trials["kind"]})
+    inside = pd.Series(True, index=trials.index)
+    for name, measure, count in (("x", view.x, _CELLS[0]), ("y", view.y, _CELLS[1])):
+        axis, values = figure.layout[f"{name}axis"], measure.of(trials)
+        known = np.log10(values.where(values > 0)) if axis.type == "log" else values
+        low, high = axis.range
+        inside &= (known >= low) & (known <= high)
+        cells[name] = np.floor((known - low) / (high - low) * count)
+    return trials[inside & (~cells.duplicated() | (trials["kind"] == FRONT))]
 
 
 def _revision(view: View) -> str:
@@ -119,7 +141,9 @@ def _trace(
     open_ = (rows["chance"] < LIKELY) | (kind == MISSES)
     shape = _SHAPES[kind]
     marker: dict[str, object] = {
-        "symbol": f"{shape}-open" if open_.all() else np.where(open_, f"{shape}-open", shape).astype(object),
+        "symbol": f"{shape}-open"
+        if open_.all()
+        else np.where(open_, f"{shape}-open", shape).astype(object),
         "size": _SIZES[kind],
         "color": _COLORS[kind],
         "opacity": 0.45 if kind == MISSES else 0.9,
@@ -194,7 +218,9 @@ def _round(values: pd.Series) -> npt.NDArray[np.object_]:
     sizes = np.abs(np.where(finite & (known != 0), known, 1.0))
     power = 10.0 ** np.maximum(0, 3 - np.floor(np.log10(sizes)))
     shown = np.round(np.where(finite, known, 0.0) * power) / power
-    return np.where(finite, shown.astype(object), None)
+    known_or_none: npt.NDArray[np.object_] = shown.astype(object)
+    known_or_none[~finite] = None
+    return known_or_none
 
 
 def boundary(trials: pd.DataFrame, x: Measure, y: Measure) -> pd.DataFrame:
@@ -210,7 +236,8 @@ def boundary(trials: pd.DataFrame, x: Measure, y: Measure) -> pd.DataFrame:
     costs = np.column_stack([sign * m.of(met) for sign, m in zip(signs, (x, y), strict=True)])
     order = np.lexsort((costs[:, 1], costs[:, 0]))
     best = np.minimum.accumulate(np.append(np.inf, costs[order, 1]))[:-1]
-    return met.iloc[order[costs[order, 1] < best]].sort_values(x.column)
+    beaten_by_none: pd.DataFrame = met.iloc[order[costs[order, 1] < best]]
+    return beaten_by_none.sort_values(x.column)
 
 
 def _add_boundary(figure: go.Figure, trials: pd.DataFrame, view: View) -> None:
@@ -302,7 +329,7 @@ def _role_color(label: str) -> str:
 
 def _add_marks(figure: go.Figure, trials: pd.DataFrame, view: View, marks: Marks) -> None:
     """The default, the recommendation, the compared and the chosen trial, in this order."""
-    looks = [
+    looks: list[tuple[str, list[int | None], str, int, str]] = [
         ("engine default", [marks.default], "x", 12, style.DEFAULT_COLOR),
         ("recommended", [marks.recommended], "star", 16, style.RECOMMENDED_COLOR),
         ("compared", list(marks.compared), "square-open", 16, style.PURPLE),
@@ -336,9 +363,9 @@ def _add_marks(figure: go.Figure, trials: pd.DataFrame, view: View, marks: Marks
 def _name_marks(figure: go.Figure, trials: pd.DataFrame, view: View, marks: Marks) -> None:
     """Words beside the default and the recommendation, on a ground that points do not hide."""
     same = marks.default == marks.recommended
-    named = [("engine default, recommended" if same else "recommended", marks.recommended, -44)]
-    named += [] if same else [("engine default", marks.default, -30)]
-    for text, number, rise in named:
+    named = [("engine default, recommended" if same else "recommended", marks.recommended, 60)]
+    named += [] if same else [("engine default", marks.default, 0)]
+    for text, number, aside in named:
         rows = trials[trials["number"] == number]
         if not len(rows):
             continue
@@ -348,13 +375,19 @@ def _name_marks(figure: go.Figure, trials: pd.DataFrame, view: View, marks: Mark
         }
         if np.isfinite(list(place.values())).all():
             figure.add_annotation(
-                text=text, **place, ax=0, ay=rise, arrowwidth=1, bgcolor=_GROUND, font={"size": 11}
+                text=text,
+                **place,
+                ax=aside,
+                ay=-50,
+                arrowwidth=1,
+                bgcolor=_GROUND,
+                font={"size": 11},
             )
 
 
 def _bars(marks: Marks, view: View, rows: pd.DataFrame) -> dict[str, object]:
     """Error bars: 90 % intervals of the chosen trial."""
-    bars = {}
+    bars: dict[str, object] = {}
     for axis, measure in (("error_x", view.x), ("error_y", view.y)):
         ends = marks.intervals.get(measure.column)
         value = float(measure.of(rows).iloc[0])
@@ -415,7 +448,10 @@ def _set_axes(figure: go.Figure, shown: tuple[pd.Series, pd.Series], view: View)
     wanted = ((view.x, view.log_x), (view.y, view.log_y))
     for axis, (measure, log), values in zip(("xaxis", "yaxis"), wanted, shown, strict=True):
         log = is_wide(values, _WIDE) if log is None else log and bool((values > 0).any())
-        layout = {"title": {"text": measure.label}, "type": "log" if log else "linear"}
+        layout: dict[str, object] = {
+            "title": {"text": measure.label},
+            "type": "log" if log else "linear",
+        }
         if len(values):
             layout["range"] = _range(values, log=log)
         if log:

@@ -80,7 +80,6 @@ def _of_setting(column: str) -> Measure:
 
 
 def is_wide(values: pd.Series, times: float = WIDE) -> bool:
-    """Whether a logarithmic axis suits: all above 0, and the largest more than `times` the least.
-    """
+    """Whether a logarithmic axis suits: all above 0, the largest over `times` the least."""
     known = values[np.isfinite(values)]
     return bool(len(known)) and bool(0 < times * known.min() < known.max())

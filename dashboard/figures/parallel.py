@@ -38,7 +38,8 @@ def _evenly(count: int, most: int) -> npt.NDArray[np.int64]:
 def shown_settings(trials: pd.DataFrame) -> list[str]:
     """The settings that have an axis: of fleets those that most trials have."""
     names = setting_columns(trials)
-    most = sorted(names, key=lambda name: -int(trials[name].notna().sum()))[:MOST_SETTINGS]
+    given = {name: int(trials[name].notna().to_numpy().sum()) for name in names}
+    most = sorted(names, key=lambda name: -given[name])[:MOST_SETTINGS]
     return [name for name in names if name in most]
 
 
