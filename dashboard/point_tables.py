@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from dashboard import tables
+from dashboard.figures.differences import change
 from dashboard.figures.measures import GOODPUT, ITL, PER_GPU, TTFT, Measure, number
 from profiler.knobs import KNOBS
 from tuner.candidate import Candidate, Evidence
@@ -78,6 +79,29 @@ def _gain(results: Results) -> str:
     if share is not None:
         text += f" Predicted chance to meet the SLOs on traffic like this: {100 * share:.0f} %."
     return text
+
+
+def title(results: Results, pick: Pick) -> str:
+    """What the point is: Trial 49 (on the front, recommended)."""
+    number = tables.number_of(results, pick.candidate)
+    point = next((p for p in results.front if p["number"] == number), None)
+    words = []
+    if point is not None:
+        words.append(_KINDS[point["on_front"], point["feasible"]])
+    if pick.candidate.settings == results.recommended.settings:
+        words.append("recommended")
+    if pick.candidate.settings == results.default.settings:
+        words.append("engine default")
+    name = pick.candidate.label if number is None else f"Trial {number}"
+    return f"{name} ({', '.join(words)})" if words else name
+
+
+_KINDS = {
+    (True, True): "on the front",
+    (True, False): "nearest to the SLOs",
+    (False, True): "meets the SLOs",
+    (False, False): "misses an SLO",
+}
 
 
 def figures_table(point: Mapping[str, Any], default: Mapping[str, Any] | None) -> pd.DataFrame:
@@ -156,6 +180,21 @@ _MEANINGS = {
     "replicas": "engines in the pool",
     "tp": "GPUs per replica",
 }
+
+
+def differences_table(found: dict[str, Any]) -> pd.DataFrame:
+    """`derive.differences` for people: change of each figure, shown units."""
+    rows = []
+    for row in found["rows"]:
+        shown = {"setting": row["name"], "default": str(row["default"])}
+        shown["this point"] = str(row["chosen"])
+        for measure in (ITL, TTFT, GOODPUT):
+            for name, ends in (("alone", ("default", "alone")), ("added", ("without", "chosen"))):
+                value = change(row, found, measure, ends)
+                shown[f"{measure.label}, {name}"] = "-" if value is None else f"{value:+,.3g}"
+        shown["note"] = row["why_not"] or ""
+        rows.append(shown)
+    return pd.DataFrame(rows)
 
 
 def neighbours_table(trials: pd.DataFrame, numbers: list[int], here: int) -> pd.DataFrame:

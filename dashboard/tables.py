@@ -47,7 +47,7 @@ def points(found: Sequence[Mapping[str, Any]], default: Candidate | None = None)
     frame["kind"] = [_kind(point) for point in found]
     frame["settings"] = [in_words(point["settings"]) for point in found]
     each = pd.DataFrame([flat_settings(point["settings"]) for point in found], dtype=object)
-    varied = [str(name) for name in each if each[name].astype(str).nunique() > 1]
+    varied = [str(name) for name in each if each[name].map(str).nunique() > 1]
     if default is not None:
         resolved = flat_resolved(default)
         rows = np.array([point["settings"] == default.settings for point in found], dtype=bool)

@@ -24,7 +24,7 @@ def differences_figure(found: Mapping[str, Any]) -> go.Figure:
     found
         As `derive.differences` makes it. A difference whose change cannot be simulated has no bar.
     """
-    rows = [row for row in found["rows"] if row["without"] or row["alone"]]
+    rows = _drawn(found)
     figure = make_subplots(rows=len(MEASURES), cols=1, subplot_titles=[m.label for m in MEASURES])
     figure.update_annotations(x=0, xanchor="left", font_size=13)
     for place, measure in enumerate(MEASURES, start=1):
@@ -70,9 +70,18 @@ def _range(
     return [min(known) - room, max(known) + room]
 
 
+def has_bars(found: Mapping[str, Any]) -> bool:
+    """Whether there is anything to draw."""
+    return bool(_drawn(found))
+
+
+def _drawn(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for row in found["rows"] if row["without"] or row["alone"]]
+
+
 def height(found: Mapping[str, Any]) -> int:
     """Pixels that the figure needs."""
-    lines = sum(1 for row in found["rows"] if row["without"] or row["alone"])
+    lines = len(_drawn(found))
     return len(MEASURES) * (_HEAD_PX + 2 * _ROW_PX * lines) + 100
 
 

@@ -10,7 +10,8 @@ import streamlit as st
 
 from dashboard import parts, point_tables, session, tables
 from dashboard.figures import style
-from dashboard.figures.front import Marks, View, front_figure, num_drawn
+from dashboard.figures.front import front_figure, num_drawn
+from dashboard.figures.front_view import Marks, View
 from dashboard.figures.measures import GOODPUT, GPUS, ITL, PER_GPU, TTFT, Measure, measures_of
 from dashboard.views import all_trials, live_front, point_panel
 from tuner.results import Results
@@ -96,11 +97,14 @@ def _counts(results: Results, trials: pd.DataFrame) -> str:
 
 
 def _thinned(figure: go.Figure, trials: pd.DataFrame, view: View) -> str:
+    """What is not drawn."""
+    missing = int((view.x.of(trials).isna() | view.y.of(trials).isna()).sum())
+    text = f" {missing:,} lack one of the two figures." if missing else ""
     drawn = num_drawn(figure)
     if drawn == len(trials):
-        return ""
+        return text
     beyond = "" if view.everything else ", or lie outside the axes"
-    return f" Drawn are {drawn:,}: the others cannot be told from one that is drawn{beyond}."
+    return f"{text} Drawn are {drawn:,}: the others cannot be told from one that is drawn{beyond}."
 
 
 _KINDS = (

@@ -9,7 +9,8 @@ import streamlit as st
 
 from dashboard import data, live, parts
 from dashboard.figures import style
-from dashboard.figures.front import Marks, View, front_figure
+from dashboard.figures.front import front_figure
+from dashboard.figures.front_view import Marks, View
 from dashboard.options import current
 from profiler.errors import StallfreeError
 from tuner.search.run_state import Phase

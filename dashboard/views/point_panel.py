@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard import data, parts, point_tables, session, tables
 from dashboard.derive.differences import differences
 from dashboard.figures import style
-from dashboard.figures.differences import change, differences_figure, height
+from dashboard.figures.differences import differences_figure, has_bars, height
 from dashboard.figures.measures import GOODPUT, ITL, TTFT
 from dashboard.neighbours import nearest
 from dashboard.work import Job
@@ -31,7 +31,7 @@ _CHANCE_HELP = (
 def show(run: data.Run, pick: Pick, number: int | None) -> None:
     """The panel of `pick`, which is trial `number`, or none of the search's predicted ones."""
     results = run.results
-    st.subheader(title(results, pick, number))
+    st.subheader(point_tables.title(results, pick))
     point = next((p for p in results.front if p["number"] == number), None)
     _say_met(pick)
     if point is None:
@@ -49,28 +49,6 @@ def show(run: data.Run, pick: Pick, number: int | None) -> None:
     if point is not None:
         _show_differences(run, point)
         _show_neighbours(run.trials, point["number"])
-
-
-def title(results: Results, pick: Pick, number: int | None) -> str:
-    """What the point is: Trial 49 (on the front, recommended)."""
-    point = next((p for p in results.front if p["number"] == number), None)
-    words = []
-    if point is not None:
-        words.append(_KINDS[point["on_front"], point["feasible"]])
-    if pick.candidate.settings == results.recommended.settings:
-        words.append("recommended")
-    if pick.candidate.settings == results.default.settings:
-        words.append("engine default")
-    name = pick.candidate.label if number is None else f"Trial {number}"
-    return f"{name} ({', '.join(words)})" if words else name
-
-
-_KINDS = {
-    (True, True): "on the front",
-    (True, False): "nearest to the SLOs",
-    (False, True): "meets the SLOs",
-    (False, False): "misses an SLO",
-}
 
 
 def _say_met(pick: Pick) -> None:
@@ -152,7 +130,7 @@ def _show_differences(run: data.Run, point: dict[str, Any]) -> None:
     if found is None or not found["rows"]:
         return
     st.markdown("**What each difference buys**")
-    if any(row["without"] or row["alone"] for row in found["rows"]):
+    if has_bars(found):
         figure = style.finish(
             differences_figure(found), style.source_of(run.results), height=height(found)
         )
@@ -162,22 +140,9 @@ def _show_differences(run: data.Run, point: dict[str, Any]) -> None:
             "default with this setting alone. Plain: this point, from without the setting to with "
             "it. Where the two differ, settings depend on each other."
         )
-    parts.show_table(differences_table(found), "front-differences-table", "differences")
-
-
-def differences_table(found: dict[str, Any]) -> pd.DataFrame:
-    """`derive.differences` for people: change of each figure, shown units."""
-    rows = []
-    for row in found["rows"]:
-        shown = {"setting": row["name"], "default": str(row["default"])}
-        shown["this point"] = str(row["chosen"])
-        for measure in (ITL, TTFT, GOODPUT):
-            for name, ends in (("alone", ("default", "alone")), ("added", ("without", "chosen"))):
-                value = change(row, found, measure, ends)
-                shown[f"{measure.label}, {name}"] = "-" if value is None else f"{value:+,.3g}"
-        shown["note"] = row["why_not"] or ""
-        rows.append(shown)
-    return pd.DataFrame(rows)
+    parts.show_table(
+        point_tables.differences_table(found), "front-differences-table", "differences"
+    )
 
 
 def _show_neighbours(trials: pd.DataFrame, number: int) -> None:
