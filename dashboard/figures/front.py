@@ -14,6 +14,7 @@ from dashboard.figures.front_view import Marks, View, seen_of
 from dashboard.figures.measures import Measure
 from dashboard.tables import FRONT, MEETS, MISSES
 
+_HEIGHT = 560
 _MANY, _CELLS = 1000, (240, 100)
 """from so many trials on one mark is drawn in a cell of the axes of about four pixels"""
 
@@ -45,6 +46,12 @@ def front_figure(trials: pd.DataFrame, pairs: pd.DataFrame, view: View, marks: M
     name_marks(figure, trials, view, marks)
     figure.update_layout(clickmode="event+select", dragmode="zoom", uirevision=_revision(view))
     return figure
+
+
+def framed(figure: go.Figure, source: str) -> go.Figure:
+    """A figure of `front_figure` with its source, and room for the colour bar below it."""
+    style.finish(figure, source, height=_HEIGHT)
+    return figure.update_layout(margin_b=150)
 
 
 def num_drawn(figure: go.Figure) -> int:

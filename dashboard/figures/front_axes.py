@@ -99,6 +99,7 @@ def add_limits(figure: go.Figure, view: View) -> None:
             figure.add_annotation(
                 text=text,
                 showarrow=False,
+                yanchor="bottom",
                 bgcolor=GROUND,
                 font={"size": 11},
                 **{axis: on_axis(figure, axis, value), f"{other}ref": "paper", other: 1},

@@ -60,7 +60,7 @@ def add_marks(figure: go.Figure, trials: pd.DataFrame, view: View, marks: Marks)
         ("engine default", [marks.default], "x", 12, style.DEFAULT_COLOR),
         ("recommended", [marks.recommended], "star", 16, style.RECOMMENDED_COLOR),
         ("compared", list(marks.compared), "square-open", 16, style.PURPLE),
-        ("chosen", [marks.chosen], "circle-open", 22, style.CHOSEN_COLOR),
+        ("chosen", [marks.chosen], "circle-open", 24, style.CHOSEN_COLOR),
     ]
     for name, numbers, symbol, size, color in looks:
         rows = trials[trials["number"].isin([n for n in numbers if n is not None])]
@@ -76,7 +76,7 @@ def add_marks(figure: go.Figure, trials: pd.DataFrame, view: View, marks: Marks)
             textposition="top center",
             textfont={"size": 11},
             showlegend=name in ("compared", "chosen"),
-            marker={"symbol": symbol, "size": size, "color": color, "line": {"width": 2}},
+            marker={"symbol": symbol, "size": size, "color": color, "line": {"width": 3}},
             customdata=facts(rows),
             hovertemplate=hover(rows),
             cliponaxis=False,
@@ -92,6 +92,8 @@ def name_marks(figure: go.Figure, trials: pd.DataFrame, view: View, marks: Marks
     same = marks.default == marks.recommended
     named = [("engine default, recommended" if same else "recommended", marks.recommended, 60)]
     named += [] if same else [("engine default", marks.default, 0)]
+    if marks.chosen not in (marks.default, marks.recommended):
+        named.append((f"trial {marks.chosen}", marks.chosen, -50))
     for text, number, aside in named:
         rows = trials[trials["number"] == number]
         if not len(rows):

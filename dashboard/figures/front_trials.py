@@ -23,6 +23,8 @@ _LINES = {
 _COLORS = {MISSES: style.GREY, MEETS: style.SKY, FRONT: style.ORANGE}
 _SPAN = 0.5
 """marker sizes where the third measure is lowest and highest are so much smaller and larger"""
+_BAR_AT = -0.22
+"""top of the colour bar below the axes, as a share of their height; leaves room for the source"""
 _MOST_HOVERED = 6
 """settings in the text under the pointer"""
 
@@ -79,7 +81,13 @@ def _shaded(
         "cmin": low,
         "cmax": high if high > low else low + 1,
         "size": (size * (1 - _SPAN + 2 * _SPAN * share)).round(1).tolist(),
-        "colorbar": {"title": {"text": shade.label, "side": "right"}, "thickness": 10},
+        "colorbar": {
+            "title": {"text": shade.label, "side": "top"},
+            "orientation": "h",  # beside the axes it would take a third of a narrow screen
+            "thickness": 10,
+            "yanchor": "top",
+            "y": _BAR_AT,
+        },
     }
 
 

@@ -15,6 +15,19 @@ MOST_SHOWN = 10
 _LOOKS = ((ITL, style.BLUE, ""), (TTFT, style.ORANGE, "/"), (GOODPUT, style.GREEN, "x"))
 
 
+def importance_words(found: Mapping[str, Any]) -> str:
+    """Which setting decides each figure most, one sentence."""
+    texts = []
+    for measure, _, _ in _LOOKS:
+        one = found["figures"].get(measure.column)
+        if one is not None:
+            best = max(
+                range(len(one["shares"])), key=[s["mean"] for s in one["shares"]].__getitem__
+            )
+            texts.append(f"{measure.title} by {found['settings'][best]}")
+    return f"Decided most: {', '.join(texts)}."
+
+
 def importance_figure(found: Mapping[str, Any]) -> go.Figure:
     """Loss of R^2 when a setting's values are shuffled; the settings that matter most on top.
 
@@ -35,7 +48,11 @@ def importance_figure(found: Mapping[str, Any]) -> go.Figure:
         figure.add_bar(
             y=[names[i] for i in order],
             x=[max(0.0, one["shares"][i]["mean"]) for i in order],
-            error_x={"type": "data", "array": [one["shares"][i]["std"] for i in order]},
+            error_x={
+                "type": "data",
+                "array": [one["shares"][i]["std"] for i in order],
+                "color": style.GREY,
+            },
             orientation="h",
             name=f"{measure.title} (R² {one['skill']:.2f})",
             marker={"color": color, "pattern": {"shape": pattern}},

@@ -16,6 +16,7 @@ from dashboard.tables import FRONT, MISSES, SETTING, coded, setting_columns
 MOST_LINES = 800
 """more cannot be told apart, and a browser without a GPU draws them for seconds"""
 MOST_SETTINGS = 7
+_ROOM = 0.06
 _TICKS = (1.0, 2.0, 5.0)
 _SCALE = [[0.0, "#8c8c8c"], [0.499, "#8c8c8c"], [0.5, "#56b4e9"], [0.749, "#56b4e9"]]
 _SCALE += [[0.75, "#e69f00"], [1.0, "#e69f00"]]
@@ -121,7 +122,10 @@ def _dimension(label: str, values: npt.NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10 ... from `low` to `high`, and both ends."""
+    """1, 2, 5, 10 ... from `low` to `high`, and both ends; none so near an end that words touch."""
+    room = (high / low) ** _ROOM
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    inside = [t * 10.0**d for d in decades for t in _TICKS if low < t * 10.0**d < high]
+    inside = [
+        t * 10.0**d for d in decades for t in _TICKS if low * room < t * 10.0**d < high / room
+    ]
     return [low, *inside, high]

@@ -12,7 +12,7 @@ from dashboard.derive.differences import differences
 from dashboard.derive.importance import FEWEST_TRIALS, importance
 from dashboard.figures import style
 from dashboard.figures.differences import differences_figure, has_bars, height
-from dashboard.figures.front import front_figure
+from dashboard.figures.front import framed, front_figure
 from dashboard.figures.front_view import Marks, View
 from dashboard.figures.importance import importance_figure
 from dashboard.figures.measures import GOODPUT, PER_GPU
@@ -62,7 +62,8 @@ def _front(reported: Reported, trials: pd.DataFrame, point: dict[str, Any] | Non
     )
     shade = GOODPUT if results.fleet is None else PER_GPU
     view = View(shade=shade, limits=results.slo)
-    return _finished(reported, front_figure(trials, tables.pairs(results), view, marks), 520)
+    figure = front_figure(trials, tables.pairs(results), view, marks)
+    return framed(figure, style.source_of(results))
 
 
 def _tables(

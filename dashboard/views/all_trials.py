@@ -9,7 +9,7 @@ from dashboard import data, parts, point_tables, tables
 from dashboard.derive.importance import FEWEST_TRIALS, importance
 from dashboard.derive.refusals import refusals
 from dashboard.figures import style
-from dashboard.figures.importance import importance_figure
+from dashboard.figures.importance import importance_figure, importance_words
 from dashboard.figures.parallel import parallel_figure, shown_settings, thinned
 from dashboard.work import Job
 from tuner.fleet_plan import in_words
@@ -79,6 +79,7 @@ def _show_importance(run: data.Run) -> None:
     if not any(found["figures"].values()):
         st.info("The figures do not vary over the trials, so no setting matters.")
         return
+    st.markdown(f"**{importance_words(found)}**")
     figure = importance_figure(found)
     parts.show_figure(
         style.finish(figure, style.source_of(run.results), height=460), "front-importance"

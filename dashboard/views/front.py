@@ -10,13 +10,12 @@ import streamlit as st
 
 from dashboard import parts, point_tables, session, tables
 from dashboard.figures import style
-from dashboard.figures.front import front_figure, num_drawn
+from dashboard.figures.front import framed, front_figure, num_drawn
 from dashboard.figures.front_view import Marks, View
 from dashboard.figures.measures import GOODPUT, GPUS, ITL, PER_GPU, TTFT, Measure, measures_of
 from dashboard.views import all_trials, live_front, point_panel
 from tuner.results import Results
 
-HEIGHT = 520
 _TURN = "front-turn"
 """counts choices made elsewhere than in the figure, which then forgets its own selection"""
 _NAMED = ("recommended", "knee", "best")
@@ -71,7 +70,7 @@ def _show_front(results: Results, trials: pd.DataFrame, number: int | None) -> N
     figure = front_figure(trials, tables.pairs(results), view, _marks(results, number))
     key = f"front-figure-{st.session_state.get(_TURN, 0)}"
     st.plotly_chart(
-        style.finish(figure, style.source_of(results), height=HEIGHT),
+        framed(figure, style.source_of(results)),
         width="stretch",
         key=key,
         on_select=lambda: _clicked(key),
@@ -91,7 +90,7 @@ def _counts(results: Results, trials: pd.DataFrame) -> str:
     if results.fleet is not None and results.fleet["searched_requests"] < results.fleet["requests"]:
         cut = (
             f" The search simulated the busiest {results.fleet['searched_requests']:,} of "
-            f"{results.fleet['requests']:,} requests; the figures above are of all of them."
+            f"{results.fleet['requests']:,} requests; the sentence on top is about all of them."
         )
     return f" {results.trials:,} trials: {', '.join(texts)}.{cut}"
 

@@ -8,8 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import data, live, parts
-from dashboard.figures import style
-from dashboard.figures.front import front_figure
+from dashboard.figures.front import framed, front_figure
 from dashboard.figures.front_view import Marks, View
 from dashboard.options import current
 from profiler.errors import StallfreeError
@@ -49,7 +48,7 @@ def _draw(run: data.Run) -> None:
         return
     figure = front_figure(found.trials, pd.DataFrame(), View(limits=_limits(run)), Marks(default=0))
     source = f"run {run.name}, search not finished"
-    parts.show_figure(style.finish(figure, source, height=520), "live-front")
+    parts.show_figure(framed(figure, source), "live-front")
 
 
 def _limits(run: data.Run) -> dict[str, dict[str, float]]:

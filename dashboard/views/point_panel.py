@@ -38,6 +38,7 @@ def show(run: data.Run, pick: Pick, number: int | None) -> None:
         st.info("The search has no prediction of this configuration.")
     else:
         _show_figures(results, point)
+    _say_all_requests(results, pick)
     _actions(run, number)
     _show_confirmed(results, pick)
     table = point_tables.settings_table(results, pick)
@@ -97,6 +98,17 @@ def _show_confirmed(results: Results, pick: Pick) -> None:
         "tenth too high. At profile speed: times scaled by how fast the machine was during the "
         "replay, compared with when it was profiled."
     )
+
+
+def _say_all_requests(results: Results, pick: Pick) -> None:
+    """Of a fleet that was scored on all traffic, while the search simulated a part of it."""
+    figures = pick.candidate.predicted or {}
+    if results.fleet is None or "num_requests" not in figures:
+        return
+    texts = [f"{m.title} {m.words(figures[m.column])}" for m in (TTFT, ITL, GOODPUT)]
+    share = figures["chance"].get(ALL)
+    texts += [] if share is None else [f"chance to meet the SLOs {100 * share:.0f} %"]
+    st.write(f"Predicted on all {figures['num_requests']:,} requests: {', '.join(texts)}.")
 
 
 def _actions(run: data.Run, number: int | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dashboard.figures.differences import change, differences_figure, has_bars, height
-from dashboard.figures.importance import MOST_SHOWN, importance_figure
+from dashboard.figures.importance import MOST_SHOWN, importance_figure, importance_words
 from dashboard.figures.measures import ITL, TTFT
 
 
@@ -67,3 +67,4 @@ def test_importance_shows_what_matters_most_and_how_well_it_was_learned() -> Non
     figure = importance_figure(found)
     assert [trace.name for trace in figure.data] == ["ITL p99 (R² 0.90)"]
     assert list(figure.data[0].y) == names[::-1][:MOST_SHOWN]
+    assert importance_words(found) == f"Decided most: ITL p99 by {names[-1]}."
