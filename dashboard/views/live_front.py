@@ -19,10 +19,10 @@ _EVERY = timedelta(seconds=3)
 
 def show(run: data.Run) -> None:
     """What the run is doing, and what it has found so far; goes on by itself while it runs."""
-    parts.say_state(run)
     if run.state.phase is Phase.RUNNING:
         st.fragment(_watch, run_every=_EVERY)(run.name)
     else:
+        parts.say_state(run)
         _draw(run)
 
 
@@ -31,6 +31,8 @@ def _watch(name: str) -> None:
     run = data.run_named(name)
     if run.state.phase is not Phase.RUNNING:
         st.rerun()
+    share = f", {run.state.done:,} of {run.state.total:,}" if run.state.total else ""
+    st.info(f"{run.name} is running ({run.state.stage}{share}); this is what it has found so far.")
     _draw(run)
 
 
