@@ -15,8 +15,8 @@ from dashboard.figures.measures import Measure
 from dashboard.tables import FRONT, MEETS, MISSES
 
 _HEIGHT = 560
-_MANY, _CELLS = 1000, (240, 100)
-"""from so many trials on one mark is drawn in a cell of the axes of about four pixels"""
+_MANY, _CELLS = 1000, (150, 64)
+"""from so many trials on one mark is drawn in a cell of the axes of about six pixels, the size of a mark"""
 
 
 def front_figure(trials: pd.DataFrame, pairs: pd.DataFrame, view: View, marks: Marks) -> go.Figure:
