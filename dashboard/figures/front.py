@@ -16,7 +16,7 @@ from dashboard.tables import FRONT, MEETS, MISSES
 
 _HEIGHT = 560
 _MANY, _CELLS = 1000, (150, 64)
-"""from so many trials on one mark is drawn in a cell of the axes of about six pixels, the size of a mark"""
+"""from so many trials on one mark is drawn in a cell of the axes as large as a mark, six pixels"""
 
 
 def front_figure(trials: pd.DataFrame, pairs: pd.DataFrame, view: View, marks: Marks) -> go.Figure:
