@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import pandas as pd
 import streamlit as st
 
+from dashboard import tables
 from dashboard.derive.profiles import profile_place
 from dashboard.options import current
 from profiler.collect import Profile
@@ -46,6 +48,11 @@ class Run:
     def results(self) -> Results:
         """The outcome. Raises `ResultsError` when the run has not finished."""
         return _results(self.folder.path, _changed(self.folder.path / "results.json"))
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """Its predicted trials (`tables.trials`). Raises `ResultsError` before it has finished."""
+        return _trials(self.folder.path, _changed(self.folder.path / "results.json"))
 
     @property
     def study(self) -> Study:
@@ -104,6 +111,11 @@ def _changed(path: Path) -> int:
 def _results(path: Path, changed: int) -> Results:
     del changed
     return RunFolder(path).load_results()
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _trials(path: Path, changed: int) -> pd.DataFrame:
+    return tables.trials(_results(path, changed))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)

@@ -50,7 +50,7 @@ def run_name() -> str | None:
 
 def look_at(name: str) -> None:
     """Look at another run, from its recommended point."""
-    if name != run_name():
+    if run_name() not in (None, name):
         _put(POINT, None)
         _put(WITH, None)
     _put(RUN, name)

@@ -1,73 +1,115 @@
-"""Frames to figures. Pure: nothing here knows Streamlit or files."""
+"""The Pareto front of a search: two measures as axes, a third as colour and size."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from tuner.candidate import Evidence
+from dashboard.figures import style
+from dashboard.figures.front_axes import add_limits, set_axes, shown
+from dashboard.figures.front_marks import add_marks, add_seen, name_marks
+from dashboard.figures.front_trials import NAMES, rounded, shades_of, trace
+from dashboard.figures.front_view import Marks, View, seen_of
+from dashboard.figures.measures import Measure
+from dashboard.tables import FRONT, MEETS, MISSES
 
-_TRIAL_LOOK = {
-    "infeasible": {"color": "#b0b0b0", "size": 6, "symbol": "circle-open"},
-    "feasible": {"color": "#4c78a8", "size": 7, "symbol": "circle"},
-    "on the front": {"color": "#f58518", "size": 10, "symbol": "diamond"},
-}
-_ROLE_COLOR = {"engine default": "#e45756", "recommended": "#54a24b", "candidate": "#72b7b2"}
+_HEIGHT = 560
+_MANY, _CELLS = 1000, (150, 64)
+"""from so many trials on one mark is drawn in a cell of the axes as large as a mark, six pixels"""
 
 
-def front_figure(
-    trials: pd.DataFrame, confirmed: pd.DataFrame, limits: Mapping[str, float]
-) -> go.Figure:
-    """ITL p99 against TTFT p99, milliseconds: trials predicted, candidates measured over them.
+def front_figure(trials: pd.DataFrame, pairs: pd.DataFrame, view: View, marks: Marks) -> go.Figure:
+    """Trials as predicted, what was measured over them, SLO lines, and the marked trials.
 
     Parameters
     ----------
     trials
-        Columns itl_p99_s, ttft_p99_s, kind, settings.
-    confirmed
-        Columns candidate, role, source, itl_p99_s, ttft_p99_s; may be empty.
-    limits
-        `ttft_p99_s` and `itl_p99_s`, where there are such SLOs; seconds.
+        As `tables.points` makes them.
+    pairs
+        As `tables.pairs` makes them; may be empty.
+    view, marks
+        What is drawn, and what stands out. The number of the trial is the first item of the
+        `customdata` of every point.
     """
-    figure = go.Figure()
-    for kind, look in _TRIAL_LOOK.items():
-        rows = trials[trials["kind"] == kind]
-        figure.add_scatter(
-            x=1e3 * rows["itl_p99_s"],
-            y=1e3 * rows["ttft_p99_s"],
-            mode="markers",
-            name=f"predicted, {kind}",
-            marker=look,
-            text=rows["settings"],
-        )
-    if not confirmed.empty:
-        _add_confirmed(figure, confirmed)
-    if "itl_p99_s" in limits:
-        figure.add_vline(x=1e3 * limits["itl_p99_s"], line_dash="dash", annotation_text="ITL SLO")
-    if "ttft_p99_s" in limits:
-        figure.add_hline(y=1e3 * limits["ttft_p99_s"], line_dash="dash", annotation_text="TTFT SLO")
-    figure.update_layout(xaxis_title="ITL p99, ms", yaxis_title="TTFT p99, ms")
+    figure, seen = go.Figure(), seen_of(pairs, view)
+    set_axes(figure, shown(trials, seen, view, marks), view)
+    apart, shades = _told_apart(trials, view, figure), shades_of(trials, view)
+    for kind in (MISSES, MEETS, FRONT):
+        rows = apart[apart["kind"] == kind]
+        if len(rows):
+            figure.add_trace(trace(rows, kind, view, shades))
+    _add_boundary(figure, trials, view)
+    add_seen(figure, seen, view)
+    add_marks(figure, trials, view, marks)
+    add_limits(figure, view)
+    name_marks(figure, trials, view, marks)
+    figure.update_layout(clickmode="event+select", dragmode="zoom", uirevision=_revision(view))
     return figure
 
 
-def _add_confirmed(figure: go.Figure, confirmed: pd.DataFrame) -> None:
-    """A line from predicted to measured (or rehearsed) for each candidate, ending in a star."""
-    for candidate, rows in confirmed.groupby("candidate", sort=False):
-        pair = rows[rows["source"].isin(["predicted", *(e.value for e in Evidence)])]
-        seen = str(pair["source"].iloc[-1])
-        role = str(rows["role"].iloc[0])
+def framed(figure: go.Figure, source: str) -> go.Figure:
+    """A figure of `front_figure` with its source, and room for the colour bar below it."""
+    style.finish(figure, source, height=_HEIGHT)
+    return figure.update_layout(margin_b=150)
+
+
+def num_drawn(figure: go.Figure) -> int:
+    """Trials that a figure of `front_figure` draws; fewer than there are where marks would lie on
+    each other (`_told_apart`)."""
+    return sum(len(drawn.x) for drawn in figure.data if drawn.name in NAMES.values())
+
+
+def _told_apart(trials: pd.DataFrame, view: View, figure: go.Figure) -> pd.DataFrame:
+    """Of very many trials the front and, of each kind, one in each cell of `_CELLS`; without those
+    that lie outside the axes."""
+    if len(trials) <= _MANY:
+        return trials
+    cells = pd.DataFrame({"kind": trials["kind"]})
+    inside = pd.Series(True, index=trials.index)
+    for name, measure, count in (("x", view.x, _CELLS[0]), ("y", view.y, _CELLS[1])):
+        axis, values = figure.layout[f"{name}axis"], measure.of(trials)
+        if axis.range is None:  # nothing has such a figure
+            return trials
+        known = np.log10(values.where(values > 0)) if axis.type == "log" else values
+        low, high = axis.range
+        inside &= (known >= low) & (known <= high)
+        cells[name] = np.floor((known - low) / (high - low) * count)
+    return trials[inside & (~cells.duplicated() | (trials["kind"] == FRONT))]
+
+
+def _revision(view: View) -> str:
+    """Zoom is kept while this stays the same."""
+    return f"{view.x.column} {view.y.column} {view.log_x} {view.log_y} {view.everything}"
+
+
+def boundary(trials: pd.DataFrame, x: Measure, y: Measure) -> pd.DataFrame:
+    """The trials that meet the SLOs and that no other one beats in both `x` and `y`, by `x`.
+
+    Among all trials where none meets the SLOs. Empty where one of the two is neither better high
+    nor low.
+    """
+    met = trials[trials["kind"] != MISSES].dropna(subset=[x.column, y.column])
+    if x.less_is_better is None or y.less_is_better is None or x == y:
+        return met.iloc[:0]
+    signs = [1.0 if m.less_is_better else -1.0 for m in (x, y)]
+    costs = np.column_stack([sign * m.of(met) for sign, m in zip(signs, (x, y), strict=True)])
+    order = np.lexsort((costs[:, 1], costs[:, 0]))
+    best = np.minimum.accumulate(np.append(np.inf, costs[order, 1]))[:-1]
+    beaten_by_none: pd.DataFrame = met.iloc[order[costs[order, 1] < best]]
+    return beaten_by_none.sort_values(x.column)
+
+
+def _add_boundary(figure: go.Figure, trials: pd.DataFrame, view: View) -> None:
+    """Steps along what can be had of both measures at once."""
+    best = boundary(trials, view.x, view.y)
+    if len(best) > 1:
         figure.add_scatter(
-            x=1e3 * pair["itl_p99_s"],
-            y=1e3 * pair["ttft_p99_s"],
-            mode="lines+markers",
-            name=f"{candidate} ({role}), {seen}" if role != candidate else f"{role}, {seen}",
-            line={"color": _ROLE_COLOR[role], "dash": "dot"},
-            marker={
-                "symbol": ["circle" if s == "predicted" else "star" for s in pair["source"]],
-                "size": [7 if s == "predicted" else 14 for s in pair["source"]],
-                "color": _ROLE_COLOR[role],
-            },
-            text=pair["source"],
+            x=rounded(view.x.of(best)),
+            y=rounded(view.y.of(best)),
+            mode="lines",
+            line={"shape": "hv" if view.x.less_is_better else "vh", "width": 1.5},
+            line_color=style.ORANGE,
+            showlegend=False,
+            hoverinfo="skip",
         )

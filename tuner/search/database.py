@@ -24,10 +24,15 @@ IN_MEMORY = Path(":memory:")
 
 
 def load_trials(database: Path) -> list[Trial]:
-    """The finished trials that `search` left in `database`."""
+    """The finished trials that `search` left in `database`, or has so far; writes nothing."""
+    missing = f"no search database {database}; run `stallfree tune` first"
     if not database.exists():
-        raise ResultsError(f"no search database {database}; run `stallfree tune` first")
-    with open_study(database) as study:
+        raise ResultsError(missing)
+    with _storage(database) as storage:
+        try:
+            study = optuna.load_study(study_name=_STUDY, storage=storage)
+        except KeyError as error:  # a search that is being begun
+            raise ResultsError(missing) from error
         return rows_of(study)
 
 
@@ -37,6 +42,18 @@ def open_study(database: Path) -> Iterator[optuna.Study]:
 
     Optuna says nothing from here on but its errors.
     """
+    with _storage(database) as storage:
+        yield optuna.create_study(
+            storage=storage,
+            study_name=_STUDY,
+            directions=["minimize", "minimize", "maximize"],
+            load_if_exists=True,
+        )
+
+
+@contextmanager
+def _storage(database: Path) -> Iterator[optuna.storages.RDBStorage]:
+    """The database, whose connections are closed at the end."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = None
     try:
@@ -44,12 +61,7 @@ def open_study(database: Path) -> Iterator[optuna.Study]:
             f"sqlite:///{database}",
             engine_kwargs={"connect_args": {"timeout": _LOCK_TIMEOUT_S}},
         )
-        yield optuna.create_study(
-            storage=storage,
-            study_name=_STUDY,
-            directions=["minimize", "minimize", "maximize"],
-            load_if_exists=True,
-        )
+        yield storage
     except (SQLAlchemyError, StorageInternalError) as error:
         cause = " ".join(str(error.__cause__ or error).split())
         raise ResultsError(

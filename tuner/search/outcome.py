@@ -46,7 +46,7 @@ def build_results(
         default=candidates[0],
         recommended=recommendation.chosen,
         candidates=candidates,
-        front=_points(run.trials),
+        front=points_of(run.trials),
         slo={name: _given(asdict(limit)) for name, limit in limits},
         trials=len(run.trials),
         infeasible_trials=sum(t.refused is not None for t in run.trials),
@@ -89,7 +89,7 @@ def _given(limits: dict[str, float]) -> dict[str, float]:
     return {name: limit for name, limit in limits.items() if limit == limit}
 
 
-def _points(trials: list[Trial]) -> list[dict[str, Any]]:
+def points_of(trials: list[Trial]) -> list[dict[str, Any]]:
     """Every predicted trial as a point of the front's plot."""
     best = {t.number for t in front(trials)}
     return [

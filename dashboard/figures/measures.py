@@ -1,0 +1,85 @@
+"""What an axis of the front can show: figures of a trial and its settings, with units."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dashboard.tables import SETTING, coded, setting_columns
+from profiler.knobs import KNOBS
+
+WIDE = 20.0
+"""values that span more than so many times deserve a logarithmic axis"""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One column of `tables.points` as an axis."""
+
+    column: str
+    title: str
+    unit: str = ""
+    scale: float = 1.0
+    """shown value = column x scale"""
+    less_is_better: bool | None = None
+    """None where it is neither"""
+
+    @property
+    def label(self) -> str:
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+    @property
+    def named_setting(self) -> bool:
+        return self.column.startswith(SETTING)
+
+    def of(self, frame: pd.DataFrame) -> pd.Series:
+        """The shown values of `frame`; NaN where there is none."""
+        return frame[self.column].astype(np.float64) * self.scale
+
+    def words(self, value: float | None) -> str:
+        """A value of the column, with its unit: 1,234 ms."""
+        if value is None or not math.isfinite(value):
+            return "without end" if self.column == "ttft_p99_s" else "none"
+        return f"{number(value * self.scale)} {self.unit}".strip()
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands apart: 1,234; 38.2; 0.0512."""
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}"
+
+
+TTFT = Measure("ttft_p99_s", "TTFT p99", "ms", 1e3, less_is_better=True)
+ITL = Measure("itl_p99_s", "ITL p99", "ms", 1e3, less_is_better=True)
+GOODPUT = Measure("goodput_rps", "goodput", "requests/s", less_is_better=False)
+PER_GPU = Measure("per_gpu_rps", "goodput per GPU", "requests/s", less_is_better=False)
+GPUS = Measure("num_gpus", "GPUs", "", less_is_better=True)
+CHANCE = Measure("chance", "chance to meet the SLOs", "%", 100.0, less_is_better=False)
+FIGURES = (ITL, TTFT, GOODPUT, PER_GPU, GPUS, CHANCE)
+
+
+def measures_of(frame: pd.DataFrame) -> list[Measure]:
+    """The axes that the trials of `frame` (`tables.points`) have values for: the figures, then the
+    settings that are numbers."""
+    found = [m for m in FIGURES if frame[m.column].notna().any()]
+    for column in setting_columns(frame):
+        if coded(frame[column])[1] is None:
+            found.append(_of_setting(column))
+    return found
+
+
+def _of_setting(column: str) -> Measure:
+    name = column.removeprefix(SETTING)
+    knob = KNOBS.get(name.rpartition(".")[2])
+    return Measure(column, name, knob.unit if knob is not None else "")
+
+
+def is_wide(values: pd.Series, times: float = WIDE) -> bool:
+    """Whether a logarithmic axis suits: all above 0, the largest over `times` the least."""
+    known = values[np.isfinite(values)]
+    return bool(len(known)) and bool(0 < times * known.min() < known.max())
