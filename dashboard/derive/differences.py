@@ -7,20 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic
 
-from profiler.collect import Profile
+from dashboard.derive.points import opened, problem_of
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import Progress
-from profiler.traffic.trace import Trace
 from tuner.fleet_plan import FleetPlan, PoolSetup
-from tuner.results import RunFolder
 from tuner.search.fleet_problem import FleetProblem, shortened
-from tuner.search.fleet_tune import fleet_problem
-from tuner.search.kept import load_kept
 from tuner.search.objective import REFUSED, Problem
-from tuner.search.progress import SilentUi
 from tuner.search.searchable import Choice
 from tuner.search.settings import resolve
-from tuner.study import load_study
 
 FIGURES = ("ttft_p99_s", "itl_p99_s", "goodput_rps")
 _SPLIT = (
@@ -54,19 +48,19 @@ def differences(folder: Path, settings: dict[str, Any], *, progress: Progress) -
     default, chosen (values), `without` and `alone` (`FIGURES`, or None) and `why_not` (why one of
     these is missing). Raises what loading a run raises.
     """
-    place = RunFolder(folder)
-    study = load_study(place.study_file, place.base)
-    if study.fleet is None:
-        problem = replace(load_kept(folder, place).problem(), windows=1)
+    problem = problem_of(folder)
+    if isinstance(problem, Problem):
+        alone = replace(problem, windows=1)
+        config = EngineConfig.from_settings(settings)
         return _figures_of(
-            lambda config: problem.evaluate(config).to_dict(),
-            (problem.default, EngineConfig.from_settings(settings)),
-            _of_engine(problem, EngineConfig.from_settings(settings)),
+            lambda one: alone.evaluate(one).to_dict(),
+            (alone.default, config),
+            _of_engine(alone, config),
             progress,
         )
-    trace, measured = Trace.load(place.trace), Profile.load(place.profile)
-    whole = fleet_problem(study, place, trace, measured, SilentUi())
-    fleets, plan = shortened(whole, study.fleet.requests), FleetPlan.from_settings(settings)
+    section = opened(folder).study.fleet
+    assert section is not None  # its problem is one of fleets
+    fleets, plan = shortened(problem, section.requests), FleetPlan.from_settings(settings)
     return _figures_of(
         lambda one: fleets.evaluate(one).to_dict(),
         (fleets.default, plan),

@@ -51,7 +51,7 @@ def test_computed_once_elsewhere_and_kept(run: Path) -> None:
 
 def test_what_is_kept_is_read_without_the_process(run: Path) -> None:
     job = Job("asking", whose, run, ("kept",))
-    job.place.parent.mkdir()
+    job.place.parent.mkdir(exist_ok=True)
     job.place.write_text('{"word": "from the file"}')
     future = work.start(job)
     assert future.done() and future.result() == {"word": "from the file"}
@@ -59,7 +59,7 @@ def test_what_is_kept_is_read_without_the_process(run: Path) -> None:
 
 def test_a_damaged_result_is_computed_again(run: Path) -> None:
     job = Job("asking", whose, run, ("damaged",))
-    job.place.parent.mkdir()
+    job.place.parent.mkdir(exist_ok=True)
     job.place.write_text('{"word": ')
     assert work.start(job).result(60)["word"] == "damaged"
 
