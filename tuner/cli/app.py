@@ -23,6 +23,7 @@ from tuner.cli.simulate import simulate
 from tuner.cli.tune import tune
 from tuner.cli.verdict import verdict
 from tuner.cli.watch import watch
+from tuner.cli.worker import worker
 
 _INTERRUPTED = 130
 
@@ -64,6 +65,7 @@ for command in (
     knobs,
     links,
     dashboard,
+    worker,
     difftest,
     fidelity,
     verdict,

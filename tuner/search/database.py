@@ -23,10 +23,15 @@ IN_MEMORY = Path(":memory:")
 """a `database` that is gone with the search, for one worker"""
 
 
-def load_trials(database: Path) -> list[Trial]:
-    """The finished trials that `search` left in `database`."""
+def require_trials(database: Path) -> None:
+    """Raise `ResultsError` when no search was ever begun in `database`."""
     if not database.exists():
         raise ResultsError(f"no search database {database}; run `stallfree tune` first")
+
+
+def load_trials(database: Path) -> list[Trial]:
+    """The finished trials that `search` left in `database`. Raises `ResultsError`."""
+    require_trials(database)
     with open_study(database) as study:
         return rows_of(study)
 
