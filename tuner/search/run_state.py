@@ -6,8 +6,10 @@ that it runs but does not hold its folder's lock was killed.
     state.json   phase, part of the work, progress, when, why it failed
     stop         asks the run to stop; it does so as on Ctrl-C, and keeps what is finished
 
-A request is looked for in a thread, because no progress is reported while an engine starts or a
-kernel compiles; the thread sends the process what Ctrl-C sends it.
+A request is looked for whenever the run reports progress, and in a thread, because nothing is
+reported while an engine starts or a kernel compiles: the thread then sends what Ctrl-C sends. An
+interrupt can get lost, as Python ignores exceptions in callbacks of weak references (Optuna's
+database has them); the next report of progress makes up for it.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from tuner.search.progress import Ui
 from tuner.whole_files import read_json, write_json, writing
 
 _EVERY_S = 0.5
+_SILENT_S = 1.0
 
 
 class Phase(StrEnum):
@@ -131,9 +134,10 @@ def recorded(folder: RunFolder, ui: Ui) -> Iterator[Ui]:
     """
     if not _just_taken(folder):
         forget_stop(folder)
-    known = _RecordedUi(folder, ui)
+    stopping = _Stopping(_stop_file(folder))
+    known = _RecordedUi(folder, ui, stopping)
     try:
-        with _stopping(folder):
+        with stopping.watching():
             yield known
     except KeyboardInterrupt:
         known.end(Phase.STOPPED)
@@ -154,34 +158,49 @@ def _just_taken(folder: RunFolder) -> bool:
         return False
 
 
-@contextmanager
-def _stopping(folder: RunFolder) -> Iterator[None]:
-    """Interrupt the main thread, once, when a stop is asked for. In another thread than the main
-    one, which no signal reaches, nothing is stopped."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    over = threading.Event()
-    main = threading.get_ident()
+class _Stopping:
+    """Whether a run is to stop, and what makes it."""
 
-    def look() -> None:
-        while not over.wait(_EVERY_S):
-            if _stop_file(folder).exists():
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._asked = threading.Event()
+        self._spoke_s = time.monotonic()
+
+    def check(self) -> None:
+        """Raise `KeyboardInterrupt` if so. Call it with every report of progress."""
+        self._spoke_s = time.monotonic()
+        if self._asked.is_set() or self._place.exists():
+            self._interrupt()
+
+    def _interrupt(self, *_: Any) -> None:
+        self._asked.set()  # whatever is tidied up now is not to be interrupted again
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Interrupt the main thread, once, when a stop is asked for and it reports nothing. In
+        another thread than the main one, which no signal reaches, only `check` stops a run."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        over = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(threading.get_ident(), over))
+        thread.daemon = True
+        before = signal.signal(signal.SIGINT, self._interrupt)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            signal.signal(signal.SIGINT, before)
+
+    def _watch(self, main: int, over: threading.Event) -> None:
+        while not over.wait(_EVERY_S) and not self._asked.is_set():
+            silent = time.monotonic() - self._spoke_s > _SILENT_S
+            if silent and self._place.exists():
                 signal.pthread_kill(main, signal.SIGINT)
                 return
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:  # started in the background of a script
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        if before is signal.SIG_IGN:
-            signal.signal(signal.SIGINT, before)
 
 
 @dataclass
@@ -190,6 +209,7 @@ class _RecordedUi:
 
     folder: RunFolder
     ui: Ui
+    stopping: _Stopping
     state: RunState = field(default_factory=lambda: RunState(Phase.RUNNING, since=now()))
     written_s: float = 0.0
 
@@ -200,6 +220,7 @@ class _RecordedUi:
         self.ui.stage(text)
         self.state = replace(self.state, stage=text, done=0, total=None)
         self._keep()
+        self.stopping.check()
 
     @contextmanager
     def progress(self, text: str) -> Iterator[Progress]:
@@ -228,6 +249,7 @@ class _RecordedUi:
         self.state = replace(self.state, **changes)
         if time.monotonic() - self.written_s >= _EVERY_S or done == total:
             self._keep()
+            self.stopping.check()
 
     def _keep(self) -> None:
         save_state(self.folder, self.state)

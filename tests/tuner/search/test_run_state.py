@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from pathlib import Path
@@ -39,6 +40,37 @@ def test_a_stop_ends_a_wait_without_progress(folder: RunFolder) -> None:
     assert load_state(folder).phase is Phase.STOPPED
     assert load_state(folder).stage == "starting an engine"
     assert not (folder.path / "stop").exists()
+
+
+def test_a_stop_is_taken_where_progress_is_reported(folder: RunFolder) -> None:
+    interrupted = pytest.raises(KeyboardInterrupt)
+    with folder.lock(), interrupted, recorded(folder, SilentUi()) as ui, ui.progress("x") as show:
+        show(0, 2)
+        request_stop(folder)
+        show(2, 2)
+        raise AssertionError("the run went on")
+    assert load_state(folder).done == 2
+
+
+def test_an_interrupt_that_got_lost_is_made_up_for(folder: RunFolder) -> None:
+    with folder.lock(), pytest.raises(KeyboardInterrupt), recorded(folder, SilentUi()) as ui:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        ui.stage("next")
+        raise AssertionError("the run went on")
+    assert load_state(folder).phase is Phase.STOPPED
+
+
+def test_tidying_up_is_not_interrupted(folder: RunFolder) -> None:
+    """A second interrupt would leave processes of an engine behind."""
+    tidy = False
+    with folder.lock(), pytest.raises(KeyboardInterrupt), recorded(folder, SilentUi()) as ui:
+        request_stop(folder)
+        try:
+            ui.stage("searching")
+        finally:
+            tidy = not threading.Event().wait(2.0)
+    assert tidy
 
 
 def test_a_stop_reaches_a_run_that_ignores_ctrl_c(folder: RunFolder) -> None:
