@@ -64,19 +64,18 @@ def _traffic(traces: Sequence[str]) -> dict[str, Any]:
 
 def _engine() -> dict[str, Any]:
     name = st.selectbox("Engine", list(ENGINES))
-    shipped = [str(path) for path in sorted(SHIPPED_MODELS.iterdir()) if path.is_dir()]
-    model = st.selectbox(
+    shipped = {path.name: str(path) for path in SHIPPED_MODELS.iterdir() if path.is_dir()}
+    model = st.text_input(
         "Model",
-        shipped,
-        index=None,
-        accept_new_options=True,
-        format_func=lambda path: (
-            f"{path.rpartition('/')[2]} (shipped)" if path in shipped else path
-        ),
-        help="A model's name, or a folder inside the storage folder; type it.",
+        help="A model's name, a folder inside the storage folder, or one that comes with "
+        f"Stallfree: {', '.join(sorted(shipped))}.",
     )
     random = st.checkbox("Random weights", help="Step times do not depend on the weights' values.")
-    return {"name": name, "model": model, "load_format": "dummy" if random else None}
+    return {
+        "name": name,
+        "model": shipped.get(model, model),
+        "load_format": "dummy" if random else None,
+    }
 
 
 def _profile() -> dict[str, Any]:

@@ -3,7 +3,7 @@
 A file from a browser is read in a process of its own with little memory and time, because a few
 kilobytes of a compressed file can unpack to any size. What it was is forgotten.
 
-`python -m dashboard.uploads FROM TO`, the process, prints why it failed.
+`python -m dashboard.uploads FROM TO MEGABYTES`, the process, prints why it failed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tuner.whole_files import writing
 
 FOLDER = "uploads"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_MOST_MEMORY = 4 << 30
+_MOST_MEMORY_MB = 4096
 _TIMEOUT_S = 60
 _MESSAGE = 400
 """most characters of a message that are shown"""
@@ -76,6 +76,7 @@ def _convert(given: Path, made: Path) -> None:
     """`given` as a trace in `made`, in another process. Raises `TraceError`."""
     few = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread maps memory
     command = [sys.executable, "-P", "-m", "dashboard.uploads", str(given), str(made)]
+    command.append(str(_MOST_MEMORY_MB))
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=_TIMEOUT_S, env={**os.environ, **few}, check=False
@@ -89,9 +90,9 @@ def _convert(given: Path, made: Path) -> None:
         raise TraceError(why[:_MESSAGE] if known else f"{given.name}: {why}; give a part of it")
 
 
-def _read_and_save(given: Path, made: Path) -> None:
+def _read_and_save(given: Path, made: Path, most_mb: int) -> None:
     """What the process does."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (most_mb << 20, most_mb << 20))
     resource.setrlimit(resource.RLIMIT_CPU, (_TIMEOUT_S, _TIMEOUT_S))
     trace = read_trace(given).trace
     replace(trace, source=f"{given.name} (uploaded)").save(made)
@@ -99,7 +100,7 @@ def _read_and_save(given: Path, made: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        _read_and_save(Path(sys.argv[1]), Path(sys.argv[2]))
+        _read_and_save(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
     except StallfreeError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)

@@ -27,19 +27,17 @@ def page() -> None:
         launch.show(None)
         return
     results = run.results if run.has_results else None
-    _say_found(run, results)
-    live = any(is_live(one) for one in runs.values())
-    st.fragment(_all_studies, run_every=_EVERY_S if live else None)(live)
+    if results is not None:
+        _say_found(run, results)
+    live = _live(run.name)
+    st.fragment(_all_studies, run_every=_EVERY_S if any(live) else None)(run.name, live)
     launch.show(run)
     if results is not None:
         _show_results(run, results)
 
 
-def _say_found(run: data.Run, results: Results | None) -> None:
-    """In one sentence what the run found; else what it is doing."""
-    if results is None:
-        parts.say_state(run)
-        return
+def _say_found(run: data.Run, results: Results) -> None:
+    """In one sentence what the run found."""
     text = f"**{run.name}:** {sentence(results)}"
     if results.evidence is Evidence.PREDICTED:
         st.info(text, icon=":material/insights:")
@@ -47,17 +45,23 @@ def _say_found(run: data.Run, results: Results | None) -> None:
         st.success(text, icon=":material/check_circle:")
     else:
         st.warning(text, icon=":material/error:")
-    if is_live(run):
-        parts.say_state(run)
 
 
-def _all_studies(was_live: bool) -> None:
-    """The table; it looks again by itself while a run goes on. A click looks at that run."""
-    if st.session_state.pop(_CLICKED, False):
+def _live(name: str) -> tuple[bool, bool]:
+    """Whether the run called `name` may change by itself, and whether any run may."""
+    runs = data.runs()
+    return name in runs and is_live(runs[name]), any(is_live(run) for run in runs.values())
+
+
+def _all_studies(chosen: str, was_live: tuple[bool, bool]) -> None:
+    """What the chosen run is doing, and the table; they look again by themselves while a run goes
+    on. A click looks at that run."""
+    known = data.runs()
+    if st.session_state.pop(_CLICKED, False) or chosen not in known or _live(chosen) != was_live:
         st.rerun()
-    runs = data.runs().values()
-    if was_live and not any(is_live(run) for run in runs):
-        st.rerun()
+    if is_live(known[chosen]) or not known[chosen].has_results:
+        parts.say_state(known[chosen])
+    runs = known.values()
     frame = table(runs)
     st.session_state[_SHOWN] = list(frame["study"])
     st.dataframe(
