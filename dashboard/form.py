@@ -15,6 +15,7 @@ from profiler.errors import StudyError
 from profiler.traffic.published import published_names
 
 _PUBLISHED = "like "
+_USUAL_TRAFFIC = f"{_PUBLISHED}azure-conv-2023"
 
 
 def show(traces: Sequence[str]) -> Callable[[], str] | None:
@@ -41,17 +42,19 @@ def _traffic(traces: Sequence[str]) -> dict[str, Any]:
     source = st.selectbox(
         "Traffic",
         choices,
+        index=choices.index(_USUAL_TRAFFIC),
         help="Made up from published statistics (like ...), or a trace of this storage folder.",
     )
-    rate = st.number_input(
+    left, right = st.columns(2)
+    rate = left.number_input(
         "Rate, requests/s",
         min_value=0.0,
         value=None,
         help="Mean arrival rate; empty: as recorded. One engine gets its share of the traffic.",
     )
-    seconds = st.number_input("Duration, s", min_value=0.0, value=120.0)
-    prompt = st.number_input("Longest prompt, tokens", min_value=1, value=None)
-    output = st.number_input("Longest output, tokens", min_value=1, value=None)
+    seconds = right.number_input("Duration, s", min_value=0.0, value=120.0)
+    prompt = left.number_input("Longest prompt, tokens", min_value=1, value=None)
+    output = right.number_input("Longest output, tokens", min_value=1, value=None)
     kind = "like" if source.startswith(_PUBLISHED) else "path"
     return {
         kind: source.removeprefix(_PUBLISHED),
@@ -63,9 +66,10 @@ def _traffic(traces: Sequence[str]) -> dict[str, Any]:
 
 
 def _engine() -> dict[str, Any]:
-    name = st.selectbox("Engine", list(ENGINES))
+    left, right = st.columns(2)
+    name = left.selectbox("Engine", list(ENGINES))
     shipped = {path.name: str(path) for path in SHIPPED_MODELS.iterdir() if path.is_dir()}
-    model = st.text_input(
+    model = right.text_input(
         "Model",
         help="A model's name, a folder inside the storage folder, or one that comes with "
         f"Stallfree: {', '.join(sorted(shipped))}.",
@@ -79,23 +83,25 @@ def _engine() -> dict[str, Any]:
 
 
 def _profile() -> dict[str, Any]:
-    system = st.text_input(
+    left, right = st.columns(2)
+    system = left.text_input(
         "Predict on a GPU",
         help="Name of a GPU system of the published measurements, such as h100_sxm: nothing is "
         "measured. Empty: the engine is profiled on the worker's machine.",
     )
-    budget = st.number_input("Else profile for, s", min_value=1.0, value=60.0)
+    budget = right.number_input("Else profile for, s", min_value=1.0, value=60.0)
     return {"silicon": {"system": system}} if system else {"budget_s": budget}
 
 
 def _slo() -> dict[str, float | None]:
-    ttft = st.number_input(
+    left, right = st.columns(2)
+    ttft = left.number_input(
         "TTFT p99 at most, ms",
         min_value=0.0,
         value=1000.0,
         help="Time to first token, from a request's intended arrival.",
     )
-    itl = st.number_input(
+    itl = right.number_input(
         "ITL p99 at most, ms",
         min_value=0.0,
         value=50.0,
@@ -108,13 +114,14 @@ def _slo() -> dict[str, float | None]:
 def _space() -> dict[str, str]:
     """Setting -> its values as typed."""
     st.markdown("**Settings to search**; leave one empty to keep the engine's default")
+    columns = st.columns(2)
     return {
-        knob.name: st.text_input(
+        knob.name: columns[index % 2].text_input(
             f"{knob.name}{f', {knob.unit}' if knob.unit else ''}",
             usual_range(knob.name) if knob.name in USUAL else "",
             help=f"{knob.meaning}. For example {usual_range(knob.name)}",
         )
-        for knob in searchable()
+        for index, knob in enumerate(searchable())
     }
 
 

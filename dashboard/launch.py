@@ -44,9 +44,11 @@ def show(run: data.Run | None) -> None:
     if not current().allow_launch:
         st.caption(HOW_TO_GET)
         return
-    _say_queued()
+    said = _say_queued()
     if run is not None:
         _controls(run)
+        if not said and run.state.phase is Phase.QUEUED and not is_at_work(current().root):
+            st.caption(f"No worker runs; start one: {_worker_command()}")
     with st.expander("Launch a study", expanded=run is None):
         by_form, by_file, trace = st.tabs(["Form", "Study file", "Upload a trace"])
         with by_form:
@@ -57,15 +59,16 @@ def show(run: data.Run | None) -> None:
             _trace()
 
 
-def _say_queued() -> None:
-    """What became of the click that queued a study, once."""
+def _say_queued() -> bool:
+    """What became of the click that queued a study, once; whether there was one."""
     name = st.session_state.pop(_QUEUED, None)
     if name is None:
-        return
+        return False
     if is_at_work(current().root):
         st.success(f"{name} is queued; a worker takes it when those before it are done.")
     else:
         st.warning(f"{name} is queued, and no worker runs. Start one: {_worker_command()}")
+    return True
 
 
 def _worker_command() -> str:
@@ -102,8 +105,6 @@ def _controls(run: data.Run) -> None:
         if phase in run_queue.RESUMABLE and st.button(f"Resume {run.name}"):
             _do(run, stop=False)
         clone = st.toggle(f"Clone {run.name}", key=f"clone-{run.name}")
-    if phase is Phase.QUEUED and not is_at_work(current().root):
-        st.caption(f"No worker runs; start one: {_worker_command()}")
     if clone:
         _clone(run)
 

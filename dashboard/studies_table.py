@@ -54,7 +54,7 @@ def _row(run: Run) -> dict[str, Any]:
     row = dict.fromkeys(COLUMNS, "") | {
         "study": run.name,
         "state": str(state.phase),
-        "progress": 1.0 if state.phase is Phase.FINISHED else share,
+        "progress": None if state.phase is Phase.FINISHED else share,
         "doing": state.error or (state.stage if state.phase is not Phase.FINISHED else ""),
         "date": (state.since or "")[:16].replace("T", " "),
     }

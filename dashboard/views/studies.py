@@ -11,6 +11,7 @@ from dashboard.options import current
 from dashboard.studies_table import is_live, table
 from tuner.candidate import Evidence
 from tuner.results import Results
+from tuner.search.run_state import Phase
 
 _EVERY_S = 1.5
 _KEY, _SHOWN, _CLICKED = "all-studies", "all-studies-shown", "all-studies-clicked"
@@ -29,8 +30,8 @@ def page() -> None:
     results = run.results if run.has_results else None
     if results is not None:
         _say_found(run, results)
-    live = _live(run.name)
-    st.fragment(_all_studies, run_every=_EVERY_S if any(live) else None)(run.name, live)
+    seen = _seen(run.name)
+    st.fragment(_all_studies, run_every=_EVERY_S if seen[1] else None)(run.name, seen)
     launch.show(run)
     if results is not None:
         _show_results(run, results)
@@ -47,20 +48,30 @@ def _say_found(run: data.Run, results: Results) -> None:
         st.warning(text, icon=":material/error:")
 
 
-def _live(name: str) -> tuple[bool, bool]:
-    """Whether the run called `name` may change by itself, and whether any run may."""
+def _say_state(run: data.Run) -> None:
+    """What a run is doing that goes on or has no results."""
+    state = run.state
+    if state.phase is Phase.RUNNING:
+        share = f" ({state.done:,} of {state.total:,})" if state.total else ""
+        st.info(f"{run.name} is running: {state.stage}{share}.")
+    elif is_live(run) or not run.has_results:
+        parts.say_state(run)
+
+
+def _seen(name: str) -> tuple[str, bool]:
+    """The phase of the run called `name`, and whether any run may change by itself."""
     runs = data.runs()
-    return name in runs and is_live(runs[name]), any(is_live(run) for run in runs.values())
+    phase = str(runs[name].state.phase) if name in runs else ""
+    return phase, any(is_live(run) for run in runs.values())
 
 
-def _all_studies(chosen: str, was_live: tuple[bool, bool]) -> None:
+def _all_studies(chosen: str, before: tuple[str, bool]) -> None:
     """What the chosen run is doing, and the table; they look again by themselves while a run goes
     on. A click looks at that run."""
     known = data.runs()
-    if st.session_state.pop(_CLICKED, False) or chosen not in known or _live(chosen) != was_live:
+    if st.session_state.pop(_CLICKED, False) or chosen not in known or _seen(chosen) != before:
         st.rerun()
-    if is_live(known[chosen]) or not known[chosen].has_results:
-        parts.say_state(known[chosen])
+    _say_state(known[chosen])
     runs = known.values()
     frame = table(runs)
     st.session_state[_SHOWN] = list(frame["study"])
@@ -109,10 +120,13 @@ def _about_figures(results: Results) -> str:
         "predicted: simulated, with 90 % intervals and the chance to meet the SLOs over arrival "
         "windows of the traffic"
     )
-    if results.evidence is not Evidence.PREDICTED:
+    if results.evidence is Evidence.REHEARSED:
         text += f"; {seen}: {results.evidence.note}"
     if results.evidence is Evidence.MEASURED:
-        text += "; at profile speed: scaled by the machine's speed during the replay"
+        text += (
+            "; measured: seen by a client of the real engine; at profile speed: scaled by the "
+            "machine's speed during the replay"
+        )
     return f"{text}."
 
 
