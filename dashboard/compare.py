@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import pandas as pd
 import streamlit as st
 
@@ -47,28 +49,34 @@ def show(run: data.Run, results: Results) -> None:
     parts.show_figure(style.finish(figure, source), "fronts")
 
 
-def figures_beside(pair: dict[str, Results]) -> pd.DataFrame:
-    """Figures of the recommended configuration of each study, with the engine default's."""
-    rows = []
-    for heading, name, scale in _FIGURES:
-        row = {"figure": heading}
-        for study, results in pair.items():
-            default, best = figures_of(results)
-            row[study] = digits(best.get(name), scale)
-            row[f"{study}, engine default"] = digits(default.get(name), scale)
-        rows.append(row)
-    for heading, of in (
-        ("SLOs", lambda r: slo_in_words(r.slo)),
-        ("SLOs met", lambda r: "yes" if r.meets_slo else "no"),
-        ("evidence", lambda r: r.evidence.value),
-        ("model", lambda r: model_name(str(r.engine.get("model", "")))),
-        ("traffic", lambda r: str(r.provenance.get("trace_source", ""))),
-    ):
-        row = {"figure": heading}
-        for study, results in pair.items():
-            row |= {study: of(results), f"{study}, engine default": ""}
-        rows.append(row)
+def figures_beside(pair: Mapping[str, Results]) -> pd.DataFrame:
+    """Figures of the recommended configuration of each study, with the engine default's, and what
+    they are of."""
+    rows = [
+        {"figure (engine default)": heading}
+        | {study: _with_default(results, name, scale) for study, results in pair.items()}
+        for heading, name, scale in _FIGURES
+    ]
+    rows += [
+        {"figure (engine default)": heading}
+        | {study: of(results) for study, results in pair.items()}
+        for heading, of in _FACTS.items()
+    ]
     return pd.DataFrame(rows)
+
+
+def _with_default(results: Results, name: str, scale: float) -> str:
+    default, best = figures_of(results)
+    return f"{digits(best.get(name), scale)} ({digits(default.get(name), scale)})"
+
+
+_FACTS: dict[str, Callable[[Results], str]] = {
+    "SLOs": lambda r: slo_in_words(r.slo),
+    "SLOs met": lambda r: "yes" if r.meets_slo else "no",
+    "evidence": lambda r: r.evidence.value,
+    "model": lambda r: model_name(str(r.engine.get("model", ""))),
+    "traffic": lambda r: str(r.provenance.get("trace_source", "")),
+}
 
 
 def front_of(results: Results) -> pd.DataFrame:

@@ -79,11 +79,10 @@ def test_two_studies_side_by_side(look: Look, finished_run: Path, tmp_path: Path
     app = look(tmp_path, run="one")
     app.selectbox(key="other-one").set_value("two").run()
     assert not app.exception
-    (beside,) = [d.value for d in app.dataframe if "figure" in d.value.columns]
-    assert list(beside.columns) == [
-        "figure", "one", "one, engine default", "two", "two, engine default",
-    ]  # fmt: skip
+    (beside,) = [d.value for d in app.dataframe if "two" in d.value.columns]
+    assert list(beside.columns) == ["figure (engine default)", "one", "two"]
     assert (beside["one"] == beside["two"]).all()
+    assert beside.iloc[0]["one"] == look(tmp_path).dataframe[0].value.iloc[0].iloc[4]
     assert any(m.value == "The settings agree." for m in app.markdown)
     assert len(app.get("plotly_chart")) == 1
 
