@@ -56,9 +56,20 @@ def script(text: str) -> list[str]:
     return [sys.executable, "-c", f"{begin}{text}"]
 
 
+def children() -> list[int]:
+    """Processes of this one that run a study; others, of earlier tests, are none of ours."""
+    every = psutil.Process().children()
+    return [child.pid for child in every if child.is_running() and _runs_a_study(child)]
+
+
+def _runs_a_study(process: psutil.Process) -> bool:
+    words = " ".join(process.cmdline())
+    return "tuner.cli" in words or "tuner.results" in words
+
+
 def kill_child() -> None:
-    (child,) = psutil.Process().children()
-    os.kill(child.pid, signal.SIGKILL)
+    (child,) = children()
+    os.kill(child, signal.SIGKILL)
 
 
 def test_stopped_then_killed_then_finished(drain, finished_run: Path, tmp_path: Path) -> None:
@@ -112,7 +123,7 @@ def test_ctrl_c_ends_the_study_and_keeps_it(tmp_path: Path) -> None:
         Worker(tmp_path, command, heard).run(once=True)
     assert heard.lines[-2:] == ["small: stopping", "small: stopped"]
     assert load_state(folder).phase is Phase.STOPPED
-    assert not psutil.Process().children()
+    assert not children()
 
 
 def test_ctrl_c_before_the_run_has_begun(tmp_path: Path) -> None:
