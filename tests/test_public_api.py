@@ -70,6 +70,10 @@ SIGNATURES = {
         "(name, *, latency_s, bytes_per_s, overlap_layers, folder)"
     ),
     "tuner.simulator.prepare": "(speculative, fleet)",
+    "tuner.search.run_queue.enqueue": "(root, study_text, base)",
+    "tuner.search.run_queue.next_queued": "(root, skipped)",
+    "tuner.search.run_queue.resume": "(folder)",
+    "tuner.search.run_queue.stop": "(folder)",
     "tuner.search.kept.load_kept": "(target, folder)",
     "tuner.settings_file.read_settings": "(path)",
     "tuner.simulator.simulate": (
@@ -81,6 +85,7 @@ SIGNATURES = {
     "tuner.verdict.judge.judge": "(ranked, bench, settings, ui)",
     "tuner.verdict.run.verdict": "(study, folder, options, ui)",
     "tuner.study.load_study": "(path, base)",
+    "tuner.study.parse_study": "(text, what)",
     "tuner.windows.draw_windows": "(trace, num_windows)",
     "tuner.windows.each_window": "(trace, num_windows)",
 }

@@ -12,6 +12,7 @@
     verdict.json        aggregated or disaggregated (`tuner.verdict.report`)
     bundle/             what was exported
     state.json, stop    what the run is doing, and the request to stop (`tuner.search.run_state`)
+    .claim, worker.log  of a worker that runs it (`tuner.search.run_queue`, `tuner.search.worker`)
     derived/            what the dashboard computed from the run; goes with the results
 
 Whatever is written appears whole or not at all: it is written beside its place and renamed.
@@ -19,7 +20,6 @@ Whatever is written appears whole or not at all: it is written beside its place 
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 from profiler.errors import ResultsError
 from tuner.candidate import Candidate, Evidence
+from tuner.file_lock import try_lock
 from tuner.saved_replay import SavedReplay
 from tuner.whole_files import read_json, write_json, write_text, writing
 
@@ -185,9 +186,14 @@ class RunFolder:
         `fresh` removes what an earlier run left. Raises `ResultsError` when the folder holds a run
         and neither is set, or holds another study's run.
         """
-        marker = self.path / "run.json"
         text = study_file.read_text(encoding="utf-8")
         base = self.base if study_file == self.study_file else study_file.parent.resolve()
+        self.begin_text(text, {"fingerprint": fingerprint, "base": str(base)}, resume, fresh)
+
+    def begin_text(self, text: str, facts: dict[str, str], resume: bool, fresh: bool) -> None:
+        """`begin` with a study's text, its `fingerprint`, and the `base` that its paths start
+        from."""
+        marker, fingerprint = self.path / "run.json", facts["fingerprint"]
         if fresh and marker.exists():
             self._clear()
         if marker.exists():
@@ -205,8 +211,7 @@ class RunFolder:
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             write_text(self.study_file, text)
-            known = {"fingerprint": fingerprint, "base": str(base)}
-            write_json(marker, {"schema_version": SCHEMA_VERSION, **known})
+            write_json(marker, {"schema_version": SCHEMA_VERSION, **facts})
 
     @property
     def base(self) -> Path:
@@ -218,7 +223,7 @@ class RunFolder:
     def _clear(self) -> None:
         """Remove a run's own files and no others; the study's copy is about to be replaced."""
         kept = ("run.json", "trace.parquet", "study.db", "results.json", "verdict.json")
-        for name in (*kept, "trace.json", "state.json", "stop"):
+        for name in (*kept, "trace.json", "state.json", "stop", "worker.log"):
             (self.path / name).unlink(missing_ok=True)
         for database in self.path.glob("search-*.db"):
             database.unlink()
@@ -230,18 +235,13 @@ class RunFolder:
         """Hold the folder; the lock goes when the process does. Raises `ResultsError` if held."""
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = open(self.lock_file, "w")  # noqa: SIM115 (closed below)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            handle.close()
+            handle = try_lock(self.lock_file)
+        if handle is None:
             raise ResultsError(
                 f"{self.path} is in use by another run; wait for it or give another --out"
-            ) from error
-        try:
+            )
+        with handle:
             yield
-        finally:
-            handle.close()
 
     def save_results(self, results: Results) -> None:
         with writing(self.path):

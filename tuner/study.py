@@ -30,6 +30,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.YAMLError(f"line {key_node.start_mark.line + 1}: a key must be a word")
             key = key_node.value
             if key in seen:
                 raise yaml.YAMLError(f"line {key_node.start_mark.line + 1}: {key!r} is given twice")
@@ -43,21 +45,33 @@ def load_study(path: Path, base: Path | None = None) -> Study:
     `base` is for the copy in a run folder: where its paths start from. A model folder that is no
     longer there is left as written, because what a run has kept does not need it.
     """
+    what = f"study {path}"
     try:
-        content = _Loader(path.read_text(encoding="utf-8")).get_single_data()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise StudyError(
-            f"study {path} cannot be read: {error.strerror}; check the path"
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        what = " ".join(str(error).split())
-        raise StudyError(f"study {path} is not valid YAML: {what}") from error
-    if not isinstance(content, dict):
-        raise StudyError(f"study {path} must be a mapping of keys, got {type(content).__name__}")
-    study = _checked(content, f"study {path}")
+        raise StudyError(f"{what} cannot be read: {error.strerror}; check the path") from error
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{what} is not valid YAML: {error}") from error
     place = path.parent.resolve() if base is None else base
-    model = _model_path(study.engine.model, place, needed=base is None)
-    return _absolute(study, place, model)
+    return placed(parse_study(text, what), place, needed=base is None)
+
+
+def parse_study(text: str, what: str) -> Study:
+    """The study that `text` is, its paths as written; messages call it `what`. Raises
+    `StudyError`, one line."""
+    try:
+        content = _Loader(text).get_single_data()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as the 32nd of May
+        raise StudyError(f"{what} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise StudyError(f"{what} must be a mapping of keys, got {type(content).__name__}")
+    return _checked(content, what)
+
+
+def placed(study: Study, base: Path, *, needed: bool = True) -> Study:
+    """`study` with its paths made absolute, from `base` on; a model folder must be there if it is
+    `needed`. Raises `StudyError`."""
+    return _absolute(study, base, _model_path(study.engine.model, base, needed=needed))
 
 
 def _checked(content: dict[str, Any], what: str) -> Study:

@@ -1,26 +1,21 @@
 """Newer traffic against that of a run: what has drifted, and what that costs.
 
-What a wrong file causes comes back as `error`, one line: see `dashboard.uploads`.
+What a wrong file causes comes back as `error`, one line: see `dashboard.uploads.passing`.
 """
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from dashboard.derive.traffic_shape import SIDES, cumulative, rate, tokens_of
-from dashboard.uploads import FILE
+from dashboard.uploads.convert import convert
+from dashboard.uploads.passing import FILE
 from profiler.engines.base import Progress
-from profiler.errors import StallfreeError, TraceError
+from profiler.errors import StallfreeError
 from profiler.traffic.trace import Trace
-from tuner.cli.after import column_map
 from tuner.cli.after_tables import price_line
 from tuner.drift.traffic import compare_traffic
 from tuner.drift.watch import WatchOptions, new_study, new_traffic, watch
@@ -29,8 +24,6 @@ from tuner.schema import Study
 from tuner.search.kept import load_kept
 from tuner.study import load_study
 
-MOST_UNPACKED_BYTES, MOST_ROWS = 400 * 1024**2, 3_000_000
-"""of a file, which may be packed; a small one can unpack to more than there is memory"""
 _OVERLAID_BINS = 60
 """of rates over each other, which more would hide"""
 
@@ -65,8 +58,8 @@ def traffic_drift(folder: Path, run: str, newer: Newer, *, progress: Progress) -
         progress(1, 2)
         before = Trace.load(kept.trace)
         found = compare_traffic(before, after).to_dict()
-    except (StallfreeError, RecursionError) as error:
-        return {"error": _line(error)}
+    except StallfreeError as error:
+        return {"error": str(error)}
     pair = {"before": before, "after": after}
     return found | {
         "lengths": {
@@ -85,8 +78,8 @@ def drift_price(folder: Path, run: str, newer: Newer, *, progress: Progress) -> 
         kept = load_kept(Path(run), RunFolder(Path(run)))
         trace = read_newer(kept.study, folder, newer)
         found = watch(kept, trace, WatchOptions(), _Ui(progress))
-    except (StallfreeError, RecursionError) as error:
-        return {"error": _line(error)}
+    except StallfreeError as error:
+        return {"error": str(error)}
     return found.to_dict() | {"line": price_line(found)}
 
 
@@ -105,51 +98,11 @@ class _Ui:
         yield self.report
 
 
-def _line(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "the file is nested too deeply; give a table of requests"
-    return str(error)
-
-
 def read_newer(study: Study, folder: Path, newer: Newer) -> Trace:
     """The newer traffic with what the study does to its own (`tuner.drift.watch`). Raises
     `TraceError` and `StudyError`."""
-    place = folder / FILE if newer.path is None else Path(newer.path)
-    check_size(place)
-    return new_traffic(new_study(study, place, column_map(newer.columns or None)))
-
-
-def check_size(place: Path) -> None:
-    """Raises `TraceError` for a file that unpacks to too much; damaged ones are left to the
-    reader."""
-    try:
-        with place.open("rb") as file:
-            head = file.read(4)
-        if head[:2] == b"\x1f\x8b":
-            _check_gzip(place)
-        elif head == b"PAR1":
-            _check_parquet(place)
-    except (OSError, EOFError, zlib.error, pa.ArrowException):
-        return
-
-
-def _check_gzip(place: Path) -> None:
-    total = 0
-    with gzip.open(place) as file:
-        while part := file.read(1024**2):
-            if not total and part.startswith(b"PAR1"):
-                raise TraceError("the gzip file holds a Parquet file; unpack it first")
-            total += len(part)
-            if total > MOST_UNPACKED_BYTES:
-                raise TraceError(_too_large(f"more than {MOST_UNPACKED_BYTES:,} bytes"))
-
-
-def _check_parquet(place: Path) -> None:
-    facts = pq.ParquetFile(place).metadata
-    size = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
-    if facts.num_rows > MOST_ROWS or size > MOST_UNPACKED_BYTES:
-        raise TraceError(_too_large(f"{facts.num_rows:,} rows, {size:,} bytes"))
-
-
-def _too_large(what: str) -> str:
-    return f"the file unpacks to {what}; give a part of it, or use `stallfree watch`"
+    if newer.path is not None:
+        return new_traffic(new_study(study, Path(newer.path), None))
+    made = folder / "trace.parquet"
+    convert(folder / FILE, made, newer.columns)
+    return new_traffic(new_study(study, made, None))

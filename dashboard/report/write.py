@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboard.figures.style import source_of
-from dashboard.report import export, front, latency, model, pools, traffic, why
+from dashboard.report import export, front, latency, model, pools, studies, traffic, why
 from dashboard.report.page import page
 from dashboard.report.section import Reported, Section, Write
 from profiler.engines.base import Progress
@@ -11,6 +11,7 @@ from profiler.errors import StallfreeError
 from tuner.search.progress import Ui
 
 SECTIONS: dict[str, Write] = {
+    "Studies": studies.section,
     "Front": front.section,
     "Latency": latency.section,
     "Why": why.section,

@@ -8,12 +8,13 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import data, export_words, parts, traffic_words, uploads
+from dashboard import data, export_words, parts, traffic_words
 from dashboard.derive.traffic_drift import Newer, drift_price, traffic_drift
 from dashboard.figures import style
 from dashboard.figures import traffic as figures
 from dashboard.markdown import plain
 from dashboard.options import current
+from dashboard.uploads.passing import job_on
 from dashboard.work import Job, Work
 from profiler.errors import StallfreeError
 from tuner.drift.price import TRIALS
@@ -76,7 +77,7 @@ def _uploaded(run: data.Run) -> _Chosen | None:
     place = str(run.folder.path)
     return _Chosen(
         f"{run.name}/{given.file_id}",
-        lambda title, function: uploads.job_on(content, title, function, place, newer),
+        lambda title, function: job_on(content, title, function, place, newer),
     )
 
 

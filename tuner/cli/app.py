@@ -25,6 +25,7 @@ from tuner.cli.simulate import simulate
 from tuner.cli.tune import tune
 from tuner.cli.verdict import verdict
 from tuner.cli.watch import watch
+from tuner.cli.worker import worker
 
 _INTERRUPTED = 130
 
@@ -67,6 +68,7 @@ for command in (
     knobs,
     links,
     dashboard,
+    worker,
     difftest,
     fidelity,
     verdict,

@@ -6,8 +6,9 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -20,7 +21,11 @@ from rich.progress import (
 )
 
 from profiler.engines.base import Progress as Report
+from profiler.errors import StudyError
 from tuner.results import DEFAULT_ROOT, RunFolder
+
+if TYPE_CHECKING:
+    from tuner.schema import Study
 
 stdout = Console()
 stderr = Console(stderr=True)
@@ -72,6 +77,31 @@ def print_json(plain: Mapping[str, Any]) -> None:
 def run_folder(out: Path | None, study_name: str) -> RunFolder:
     """The folder given, else `stallfree-runs/<study name>` under the current directory."""
     return RunFolder(out if out is not None else DEFAULT_ROOT / study_name)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A study and where to run it."""
+
+    study: Study
+    file: Path
+    folder: RunFolder
+
+
+def study_to_run(target: Path, out: Path | None) -> Found:
+    """What to run of a study file, in the folder `out` if given; or of a run folder, there.
+
+    Raises `StudyError`.
+    """
+    from tuner.study import load_study
+
+    if not target.is_dir():
+        study = load_study(target)
+        return Found(study, target, run_folder(out, study.name))
+    if out is not None:
+        raise StudyError(f"{target} is a run folder and runs there; leave --out away")
+    folder = RunFolder(target)
+    return Found(load_study(folder.study_file, folder.base), folder.study_file, folder)
 
 
 def find_run(target: Path) -> RunFolder:

@@ -11,7 +11,7 @@ from tuner.cli.options import FreshOption, OutOption, ProfileOption, TraceOption
 
 
 def tune(
-    study: Annotated[Path, typer.Argument(help="Study file (YAML).")],
+    study: Annotated[Path, typer.Argument(help="Study file (YAML), or the folder of a run.")],
     out: OutOption = None,
     trace: TraceOption = None,
     profile: ProfileOption = None,
@@ -35,12 +35,12 @@ def tune(
 
     Everything is kept in the run folder as soon as it is done: a killed run goes on with --resume.
     """
-    from tuner.cli.console import RichUi, compile_simulator, run_folder, stderr
+    from tuner.cli.console import RichUi, compile_simulator, stderr, study_to_run
     from tuner.cli.finished import export_and_print
     from tuner.export.targets import target_named
     from tuner.search.tune import TuneOptions
     from tuner.search.tune import tune as run
-    from tuner.study import load_study, overridden
+    from tuner.study import overridden
 
     changes = {
         "traffic.path": trace,
@@ -51,11 +51,12 @@ def tune(
         "search.seed": seed,
         "engine.unchecked": unchecked_engine or None,
     }
-    checked = overridden(load_study(study), changes)
+    found = study_to_run(study, out)
+    checked = overridden(found.study, changes)
     target_named(checked.export.target)  # said now, not after the search
-    folder = run_folder(out, checked.name)
+    folder = found.folder
     compile_simulator(bool(checked.fixed.num_speculative_tokens), checked.fleet is not None)
-    options = TuneOptions(study, resume=resume, fresh=fresh)
+    options = TuneOptions(found.file, resume=resume, fresh=fresh)
     results = run(checked, folder, options, RichUi())
     export_and_print(folder, results, checked.export.target, as_json=json)
     if not json:

@@ -23,16 +23,25 @@ IN_MEMORY = Path(":memory:")
 """a `database` that is gone with the search, for one worker"""
 
 
-def load_trials(database: Path) -> list[Trial]:
-    """The finished trials that `search` left in `database`, or has so far; writes nothing."""
-    missing = f"no search database {database}; run `stallfree tune` first"
+def require_trials(database: Path) -> None:
+    """Raise `ResultsError` when no search was ever begun in `database`."""
     if not database.exists():
-        raise ResultsError(missing)
+        raise ResultsError(_missing(database))
+
+
+def _missing(database: Path) -> str:
+    return f"no search database {database}; run `stallfree tune` first"
+
+
+def load_trials(database: Path) -> list[Trial]:
+    """The finished trials that `search` left in `database`, or has so far; writes nothing. Raises
+    `ResultsError`."""
+    require_trials(database)
     with _storage(database) as storage:
         try:
             study = optuna.load_study(study_name=_STUDY, storage=storage)
         except KeyError as error:  # a search that is being begun
-            raise ResultsError(missing) from error
+            raise ResultsError(_missing(database)) from error
         return rows_of(study)
 
 

@@ -4,27 +4,38 @@ A run writes its state as it goes, at most twice a second; whoever looks reads i
 that it runs but does not hold its folder's lock was killed.
 
     state.json   phase, part of the work, progress, when, why it failed
-    stop         asks the run to stop; it does so where Ctrl-C would, and keeps what is finished
+    stop         asks the run to stop; it does so as on Ctrl-C, and keeps what is finished
+
+A request is looked for whenever the run reports progress, and in a thread, because nothing is
+reported while an engine starts or a kernel compiles: the thread then sends what Ctrl-C sends. An
+interrupt can get lost, as Python ignores exceptions in callbacks of weak references (Optuna's
+database has them); the next report of progress makes up for it.
 """
 
 from __future__ import annotations
 
-import fcntl
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from profiler.engines.base import Progress
 from profiler.errors import ResultsError, StallfreeError
+from tuner.file_lock import is_locked
 from tuner.results import RunFolder
 from tuner.search.progress import Ui
 from tuner.whole_files import read_json, write_json, writing
 
 _EVERY_S = 0.5
+_SILENT_S = 1.0
 
 
 class Phase(StrEnum):
@@ -59,6 +70,9 @@ class RunState:
     """configurations searched so far"""
 
 
+_STATE = TypeAdapter(RunState)
+
+
 def load_state(folder: RunFolder) -> RunState:
     """The state of the run in `folder`. Raises `ResultsError` when its file is damaged."""
     path = folder.path / "state.json"
@@ -67,10 +81,10 @@ def load_state(folder: RunFolder) -> RunState:
         return RunState(Phase.FINISHED if done else Phase.KILLED)
     plain = read_json(path)
     try:
-        state = RunState(**{**plain, "phase": Phase(plain["phase"])})
-    except (KeyError, TypeError, ValueError) as error:
+        state = _STATE.validate_python(plain)
+    except ValidationError as error:
         raise ResultsError(
-            f"{path} is damaged ({error!r}); remove it and go on with --resume"
+            f"{path} is damaged ({error.errors()[0]['msg']}); remove it and go on with --resume"
         ) from error
     if state.phase is Phase.RUNNING and not is_held(folder):
         return replace(state, phase=Phase.KILLED)
@@ -79,14 +93,7 @@ def load_state(folder: RunFolder) -> RunState:
 
 def is_held(folder: RunFolder) -> bool:
     """Whether a process has the folder's lock (`RunFolder.lock`)."""
-    try:
-        with open(folder.lock_file) as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # no lock was ever taken, or this place has none
-        return False
-    return False
+    return is_locked(folder.lock_file)
 
 
 def save_state(folder: RunFolder, state: RunState) -> None:
@@ -101,16 +108,20 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def _stop_file(folder: RunFolder) -> Path:
+    return folder.path / "stop"
+
+
 def request_stop(folder: RunFolder) -> None:
     """Ask the run in `folder` to stop. Raises `ResultsError`."""
     with writing(folder.path):
-        (folder.path / "stop").touch()
+        _stop_file(folder).touch()
 
 
 def forget_stop(folder: RunFolder) -> None:
     """Take the request back. Raises `ResultsError`."""
     with writing(folder.path):
-        (folder.path / "stop").unlink(missing_ok=True)
+        _stop_file(folder).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -118,12 +129,16 @@ def recorded(folder: RunFolder, ui: Ui) -> Iterator[Ui]:
     """Use the yielded `Ui` in place of `ui`: it also keeps the run's state, and stops the run
     (`KeyboardInterrupt`) where that was asked for. The folder must be held.
 
-    However the run ends, its state says so.
+    However the run ends, its state says so. A request that is older than the run counts for
+    nothing, unless a worker has just taken the run (`tuner.search.run_queue.claimed`).
     """
-    forget_stop(folder)
-    known = _RecordedUi(folder, ui)
+    if not _just_taken(folder):
+        forget_stop(folder)
+    stopping = _Stopping(_stop_file(folder))
+    known = _RecordedUi(folder, ui, stopping)
     try:
-        yield known
+        with stopping.watching():
+            yield known
     except KeyboardInterrupt:
         known.end(Phase.STOPPED)
         raise
@@ -136,12 +151,65 @@ def recorded(folder: RunFolder, ui: Ui) -> Iterator[Ui]:
     known.end(Phase.FINISHED)
 
 
+def _just_taken(folder: RunFolder) -> bool:
+    try:
+        return load_state(folder).phase is Phase.QUEUED
+    except ResultsError:  # about to be written anew
+        return False
+
+
+class _Stopping:
+    """Whether a run is to stop, and what makes it."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._asked = threading.Event()
+        self._spoke_s = time.monotonic()
+
+    def check(self) -> None:
+        """Raise `KeyboardInterrupt` if so. Call it with every report of progress."""
+        self._spoke_s = time.monotonic()
+        if self._asked.is_set() or self._place.exists():
+            self._interrupt()
+
+    def _interrupt(self, *_: Any) -> None:
+        self._asked.set()  # whatever is tidied up now is not to be interrupted again
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Interrupt the main thread, once, when a stop is asked for and it reports nothing. In
+        another thread than the main one, which no signal reaches, only `check` stops a run."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        over = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(threading.get_ident(), over))
+        thread.daemon = True
+        before = signal.signal(signal.SIGINT, self._interrupt)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            signal.signal(signal.SIGINT, before)
+
+    def _watch(self, main: int, over: threading.Event) -> None:
+        while not over.wait(_EVERY_S) and not self._asked.is_set():
+            silent = time.monotonic() - self._spoke_s > _SILENT_S
+            if silent and self._place.exists():
+                signal.pthread_kill(main, signal.SIGINT)
+                return
+
+
 @dataclass
 class _RecordedUi:
     """`recorded`."""
 
     folder: RunFolder
     ui: Ui
+    stopping: _Stopping
     state: RunState = field(default_factory=lambda: RunState(Phase.RUNNING, since=now()))
     written_s: float = 0.0
 
@@ -152,7 +220,7 @@ class _RecordedUi:
         self.ui.stage(text)
         self.state = replace(self.state, stage=text, done=0, total=None)
         self._keep()
-        self._stop_if_asked()
+        self.stopping.check()
 
     @contextmanager
     def progress(self, text: str) -> Iterator[Progress]:
@@ -181,12 +249,8 @@ class _RecordedUi:
         self.state = replace(self.state, **changes)
         if time.monotonic() - self.written_s >= _EVERY_S or done == total:
             self._keep()
-            self._stop_if_asked()
+            self.stopping.check()
 
     def _keep(self) -> None:
         save_state(self.folder, self.state)
         self.written_s = time.monotonic()
-
-    def _stop_if_asked(self) -> None:
-        if (self.folder.path / "stop").exists():
-            raise KeyboardInterrupt

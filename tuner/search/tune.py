@@ -25,7 +25,7 @@ from tuner.results import Results, RunFolder
 from tuner.schema import Study
 from tuner.search.checked import checked_engine
 from tuner.search.confirm import Plan, confirm
-from tuner.search.database import load_trials
+from tuner.search.database import load_trials, require_trials
 from tuner.search.fleet_tune import tune_fleet
 from tuner.search.objective import Problem, build_problem, require_room, slo_of
 from tuner.search.outcome import Finished, build_results
@@ -92,17 +92,26 @@ def confirm_again(
 ) -> Results:
     """Confirm the finished search in `folder` anew; `again` repeats replays that are kept."""
     with folder.lock():
-        if study.fleet is not None:
+        require_trials(folder.database)  # without a search there is no run to record
+        with recorded(folder, ui) as recording:
+            if study.fleet is None:
+                return _confirm_again(study, folder, recording, again=again, start=start)
             from tuner.search.fleet_confirm import confirm_fleet  # needs vLLM's extra
 
-            return confirm_fleet(study, folder, ui, again=again)
-        trials = load_trials(folder.database)
-        trace = Trace.load(folder.trace)
-        measured = run_profile(study, folder, trace, ui, start)
-        problem = build_problem(study, trace, measured)
-        if again:
-            folder.forget("confirm")
-        return finish(Parts(study, folder, problem, measured, trials), ui, start)
+            return confirm_fleet(study, folder, recording, again=again)
+
+
+def _confirm_again(
+    study: Study, folder: RunFolder, ui: Ui, *, again: bool, start: StartEngine
+) -> Results:
+    """`confirm_again` of one engine, in a folder that is held."""
+    trials = load_trials(folder.database)
+    trace = Trace.load(folder.trace)
+    measured = run_profile(study, folder, trace, ui, start)
+    problem = build_problem(study, trace, measured)
+    if again:
+        folder.forget("confirm")
+    return finish(Parts(study, folder, problem, measured, trials), ui, start)
 
 
 @dataclass(frozen=True)

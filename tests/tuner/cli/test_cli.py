@@ -32,7 +32,7 @@ def test_traffic_commands_are_mounted(stallfree) -> None:
 
 COMMANDS = [
     *("tune", "profile", "simulate", "confirm", "show", "export", "gate", "watch", "knobs"),
-    "dashboard",
+    *("dashboard", "worker"),
 ]
 
 
@@ -269,6 +269,27 @@ def test_a_prompt_longer_than_the_model_is_named(
     assert code == 2
     assert "request 2 has a prompt of 9000 tokens, max_model_len=4096 takes at most 4095" in err
     assert err.splitlines()[-1].startswith("error: traffic: ")
+
+
+def test_tune_goes_on_in_a_run_folder(stallfree, finished_run: Path, tmp_path: Path) -> None:
+    """Also where its paths start from another place: that is in run.json."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished_run, folder)
+    (folder / "results.json").unlink()
+    code, out, _ = stallfree("tune", folder, "--resume", "--json")
+    assert code == 0
+    assert json.loads(out)["study"] == "small"
+    assert json.loads((folder / "run.json").read_text())["base"] == str(finished_run.parents[1])
+    code, _, err = stallfree("tune", folder)
+    assert (code, "give --resume" in err) == (2, True)
+    code, _, err = stallfree("tune", folder, "--out", tmp_path / "other")
+    assert (code, "leave --out away" in err) == (2, True)
+
+
+def test_a_worker_drains_an_empty_queue(stallfree, tmp_path: Path) -> None:
+    code, _, err = stallfree("worker", tmp_path / "runs", "--once")
+    assert code == 0
+    assert "looking for queued studies" in err
 
 
 def test_ctrl_c_says_how_to_go_on(

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dashboard import data
+from dashboard import tables
 from profiler.engines.rehearsal import REHEARSED
 from profiler.errors import EngineDiedError, EvidenceError, StudyError
 from profiler.replay import Replay
@@ -164,7 +164,7 @@ def test_every_output_says_rehearsed(rehearsed: tuple[RunFolder, Results, Stage]
     page = json.loads(files["evidence.json"])
     assert page["evidence"] == REHEARSED
     assert page["rehearsed"] == results.default.measured
-    sources = list(data.confirmed(results)["source"])
+    sources = list(tables.confirmed(results)["source"])
     assert sources.count("rehearsed") == sum(c.measured is not None for c in results.candidates)
     for text in (shown, json.dumps(results.to_dict()), *files.values(), *sources):
         assert "measured" not in text

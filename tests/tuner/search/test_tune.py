@@ -38,7 +38,7 @@ def test_what_a_run_leaves(finished_run: Path) -> None:
     names = {path.name for path in finished_run.iterdir()}
     assert names == {
         ".lock", "run.json", "study.yaml", "trace.parquet", "study.db", "profile", "confirm",
-        "results.json",
+        "results.json", "state.json",
     }  # fmt: skip
     results = RunFolder(finished_run).load_results()
     assert results.trials == 8

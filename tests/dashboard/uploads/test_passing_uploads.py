@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from dashboard import uploads, work
+from dashboard import work
 from dashboard.derive.traffic_drift import Newer, traffic_drift
+from dashboard.uploads import passing
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[work.Job, Future[dict[s
         return known[-1][1]
 
     monkeypatch.setattr(work, "start", start)
-    monkeypatch.setattr(uploads, "_begun", {})
+    monkeypatch.setattr(passing, "_begun", {})
     return known
 
 
@@ -33,10 +34,10 @@ def test_a_file_is_there_for_the_job_and_gone_after(
 
     def ask() -> work.Job:
         arguments = (str(finished_run), Newer(None))
-        return uploads.job_on(b"no traffic", "reading", traffic_drift, *arguments)
+        return passing.job_on(b"no traffic", "reading", traffic_drift, *arguments)
 
     job = ask()
-    assert (job.folder / uploads.FILE).read_bytes() == b"no traffic"
+    assert (job.folder / passing.FILE).read_bytes() == b"no traffic"
     assert job.folder.stat().st_mode & 0o077 == 0 or job.folder.parent.stat().st_mode & 0o077 == 0
     ((_, future),) = begun
     future.set_result(job.run(lambda done, total: None))
@@ -50,8 +51,8 @@ def test_a_job_that_broke_gets_its_file_again(
     finished_run: Path, begun: list[tuple[work.Job, Future[dict[str, Any]]]]
 ) -> None:
     for _ in range(2):
-        job = uploads.job_on(b"one", "reading", traffic_drift, str(finished_run), Newer(None))
-        assert (job.folder / uploads.FILE).exists()
+        job = passing.job_on(b"one", "reading", traffic_drift, str(finished_run), Newer(None))
+        assert (job.folder / passing.FILE).exists()
         begun[-1][1].set_exception(RuntimeError("killed"))
         assert not job.folder.exists()
     assert len(begun) == 2
@@ -61,6 +62,6 @@ def test_files_of_different_content_are_different_jobs(
     finished_run: Path, begun: list[tuple[work.Job, Future[dict[str, Any]]]]
 ) -> None:
     for content in (b"one", b"two", b"one"):
-        uploads.job_on(content, "reading", traffic_drift, str(finished_run), Newer(None))
+        passing.job_on(content, "reading", traffic_drift, str(finished_run), Newer(None))
     (one, _), (two, _) = begun
     assert one.folder != two.folder
