@@ -32,7 +32,8 @@ def show(run: data.Run, results: Results) -> None:
     chosen = st.selectbox("Other study", ["(none)", *others], key=f"other-{run.name}")
     if chosen == "(none)":
         return
-    other = data.run_named(chosen).results
+    second = data.run_named(chosen)
+    other = second.results
     pair = {run.name: results, chosen: other}
     if results.provenance.get("trace_digest") != other.provenance.get("trace_digest"):
         st.caption("The two have different traffic: their figures answer different questions.")
@@ -42,7 +43,7 @@ def show(run: data.Run, results: Results) -> None:
     if len(differ):
         parts.show_table(differ, "differing", f"{run.name}-{chosen}-settings")
     figure = fronts_figure(
-        {name: front_of(r) for name, r in pair.items()},
+        {run.name: front_of(run.trials), chosen: front_of(second.trials)},
         {name: recommended_trial(r) for name, r in pair.items()},
     )
     source = f"predicted; runs {run.name} and {chosen}; the recommended trial is drawn larger"
@@ -79,10 +80,9 @@ _FACTS: dict[str, Callable[[Results], str]] = {
 }
 
 
-def front_of(results: Results) -> pd.DataFrame:
-    """Rows of `tables.trials` on the front."""
-    trials = tables.trials(results)
-    return trials[trials["on_front"]]
+def front_of(trials: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `tables.trials` that are on the front."""
+    return trials[trials["kind"] == tables.FRONT]
 
 
 def recommended_trial(results: Results) -> int | None:
