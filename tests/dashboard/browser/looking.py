@@ -82,9 +82,9 @@ def query_of(page: Page) -> dict[str, str]:
 
 
 def clickable_points(page: Page, key: str) -> list[dict[str, Any]]:
-    """Points with the number of a trial in the figure called `key`: number, x and y in the window;
+    """Points with the number of a trial in the figure whose key begins with `key`: number, x and y in the window;
     those with nothing near first. The figure is scrolled into view."""
-    figure = page.locator(f".st-key-{key} .js-plotly-plot")
+    figure = page.locator(f'[class*="st-key-{key}"] .js-plotly-plot').first
     figure.scroll_into_view_if_needed()
     points: list[dict[str, Any]] = figure.evaluate(_LONELIEST)
     return points

@@ -42,10 +42,10 @@ def test_without_the_token_there_is_only_the_form(page: Page, guarded: Served) -
     answer = page.goto(f"{guarded.url}/front?run=finished")
     assert answer is not None and answer.status == 401
     assert page.locator("input").count() == 1
+    assert page.context.cookies() == []
     page.goto(f"{guarded.url}/_stcore/health")  # a page of this origin that may ask
     assert page.evaluate("() => fetch('/_stcore/host-config').then((a) => a.status)") == 401
     assert page.evaluate(UPLOAD, ["any", 10, False]) == 401
-    assert page.context.cookies() == []
 
 
 def test_without_the_token_no_websocket(page: Page, guarded: Served) -> None:

@@ -17,7 +17,7 @@ from tuner.results import RunFolder
 def _click_a_point(page: Page) -> int:
     """Click the point that is furthest from others and is not shown yet; the trial's number."""
     shown = looking.query_of(page).get("point")
-    points = looking.clickable_points(page, "front")
+    points = looking.clickable_points(page, "front-figure")
     point = next(p for p in points if str(p["number"]) != shown)
     page.mouse.click(point["x"], point["y"])
     page.wait_for_url(f"**point={point['number']}*")
