@@ -81,9 +81,14 @@ def query_of(page: Page) -> dict[str, str]:
     return {key: values[-1] for key, values in parse_qs(urlsplit(page.url).query).items()}
 
 
+def text_of(page: Page) -> str:
+    """All words of the page's main part, cells of tables included."""
+    return page.locator('[data-testid="stMain"]').text_content() or ""
+
+
 def clickable_points(page: Page, key: str) -> list[dict[str, Any]]:
-    """Points with the number of a trial in the figure whose key begins with `key`: number, x and y in the window;
-    those with nothing near first. The figure is scrolled into view."""
+    """Points of trials in the figure whose key begins with `key`, which is scrolled into view:
+    number of the trial, x and y in the window; those with nothing near first."""
     figure = page.locator(f'[class*="st-key-{key}"] .js-plotly-plot').first
     figure.scroll_into_view_if_needed()
     points: list[dict[str, Any]] = figure.evaluate(_LONELIEST)
@@ -99,3 +104,13 @@ def too_wide(page: Page) -> float:
             ".map((e) => e.scrollWidth - e.clientWidth))"
         )
     )
+
+
+def stretch(page: Page) -> None:
+    """Make the window as high as the page: its main part scrolls by itself, so that a picture of
+    the whole page would end with the window."""
+    main = "document.querySelector('[data-testid=\"stMain\"]')"
+    height = int(page.evaluate(f"() => {main}.scrollHeight"))
+    width = page.viewport_size["width"] if page.viewport_size else DESKTOP[0]
+    page.set_viewport_size({"width": width, "height": max(height, DESKTOP[1])})
+    settle(page)

@@ -23,8 +23,9 @@ def _look(browser: Browser, url: str, size: tuple[int, int], picture: Path) -> N
     page = context.new_page()
     complaints = looking.watch(page, url[: url.index("/", 8)])
     looking.visit(page, url)
-    page.screenshot(path=picture, full_page=True)
     wide = looking.too_wide(page)
+    looking.stretch(page)
+    page.screenshot(path=picture)
     context.close()
     assert complaints.errors == []
     assert complaints.elsewhere == []  # nothing comes from other servers

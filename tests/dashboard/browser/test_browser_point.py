@@ -15,10 +15,9 @@ from tuner.results import RunFolder
 
 
 def _click_a_point(page: Page) -> int:
-    """Click the point that is furthest from others and is not shown yet; the trial's number."""
-    shown = looking.query_of(page).get("point")
+    """Click the trial, not the engine default, that is furthest from others; its number."""
     points = looking.clickable_points(page, "front-figure")
-    point = next(p for p in points if str(p["number"]) != shown)
+    point = next(p for p in points if p["number"] != 0)
     page.mouse.click(point["x"], point["y"])
     page.wait_for_url(f"**point={point['number']}*")
     looking.settle(page)
@@ -37,14 +36,14 @@ def test_a_clicked_point_shows_its_settings_and_is_in_the_url(
     looking.visit(page, f"{served.url}/front?run=finished")
     number = _click_a_point(page)
     budget = f"{_settings(storage, number)['max_num_batched_tokens']:,}"
-    text = page.locator('[data-testid="stMain"]').inner_text()
+    text = looking.text_of(page)
     assert f"trial {number}" in text.lower()
     assert budget in text or budget.replace(",", "") in text
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     other = context.new_page()
     looking.visit(other, page.url)
     assert looking.query_of(other)["point"] == str(number)
-    assert other.locator('[data-testid="stMain"]').inner_text() == text
+    assert looking.text_of(other) == text
     context.close()
     assert complaints.errors == []
 
