@@ -147,7 +147,7 @@ def test_interactions(browser: Browser, served: Served) -> None:
         spent["click a point, its panel"].append(_click(page, turn))
     for turn in range(CLICKS):
         spent["another axis"].append(_other_axis(page, turn))
-    for turn in range(CLICKS):
+    for _ in range(CLICKS):
         for name in ("Export", "Latency", "Front"):
             link = page.locator('[data-testid="stSidebarNav"]').get_by_role("link", name=name)
             seen = "(name) => document.querySelector('h1')?.innerText === name"
