@@ -81,9 +81,19 @@ def query_of(page: Page) -> dict[str, str]:
     return {key: values[-1] for key, values in parse_qs(urlsplit(page.url).query).items()}
 
 
-def text_of(page: Page) -> str:
-    """All words of the page's main part, cells of tables included."""
-    return page.locator('[data-testid="stMain"]').text_content() or ""
+def words_of(page: Page) -> str:
+    """The words of the page's main part, without those inside figures' and tables' canvases."""
+    return page.locator('[data-testid="stMain"]').inner_text()
+
+
+def tables_of(page: Page) -> list[str]:
+    """The words in each table of the page; a table draws itself once it is in sight."""
+    found = []
+    for table in page.locator('[data-testid="stDataFrame"]').all():
+        table.scroll_into_view_if_needed()
+        table.locator('[role="gridcell"]').first.wait_for(state="attached")
+        found.append(table.evaluate("(table) => table.textContent"))
+    return found
 
 
 def clickable_points(page: Page, key: str) -> list[dict[str, Any]]:
