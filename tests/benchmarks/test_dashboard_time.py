@@ -28,8 +28,10 @@ pytestmark = [pytest.mark.bench, pytest.mark.filterwarnings("ignore::Deprecation
 PAINT_GOAL_S, INTERACTION_GOAL_S = 2.0, 1.0
 COLD, WARM, CLICKS = 3, 5, 5
 NAMES = {"": "studies"}
+WITHOUT = ("pools", "export")
+"""pages that have no figure or table for a run of one engine, or none at first"""
 FIGURE = '.js-plotly-plot .main-svg, [data-testid="stDataFrame"] canvas'
-SHOWN = f'{FIGURE}, [data-testid="stProgress"], [data-testid="stAlert"]'
+SHOWN = f'{FIGURE}, [data-testid="stProgress"], [data-testid="stAlert"], [data-testid="stCode"]'
 _NOTE = f"""() => {{
     window.first = {{}};
     const look = () => {{
@@ -63,11 +65,13 @@ def served(huge: Path) -> Iterator[Served]:
         yield known
 
 
-def _painted(page: Page, url: str) -> dict[str, float]:
-    """Seconds from the navigation to the first content and to the first figure or table; without
-    the second where the page has none."""
-    page.goto(url, wait_until="commit")
+def _painted(page: Page, url: str, name: str) -> dict[str, float]:
+    """Seconds from the navigation to the first content and to the first figure or table of the page
+    `name`; without the second where it has none."""
+    page.goto(f"{url}/{name}?run=huge", wait_until="commit")
     looking.settle(page)
+    what = "shown" if name in WITHOUT else "figure"
+    page.wait_for_function("(what) => what in first", arg=what, timeout=1e3 * looking.PATIENCE_S)
     first: dict[str, float] = page.evaluate("() => first")
     return {what: ms / 1e3 for what, ms in first.items()}
 
@@ -95,7 +99,7 @@ def test_first_paint_of_a_cold_server(browser: Browser, huge: Path) -> None:
         for _ in range(COLD):
             with serving(huge) as started:
                 page = _new_page(browser)
-                painted = _painted(page, f"{started.url}/{name}?run=huge")
+                painted = _painted(page, started.url, name)
                 spent[f"{NAMES.get(name, name)}, figure or table"].append(painted["figure"])
                 page.context.close()
     _print("first page of a cold server", spent, PAINT_GOAL_S)
@@ -109,7 +113,7 @@ def test_first_paint(browser: Browser, served: Served) -> None:
     later: Spent = defaultdict(list)
     for turn in range(1 + WARM):
         for name in looking.PAGES:
-            painted = _painted(page, f"{served.url}/{name}?run=huge")
+            painted = _painted(page, served.url, name)
             for what in ("shown", "figure"):
                 if what in painted:
                     words = "any content" if what == "shown" else "figure or table"
@@ -172,7 +176,7 @@ def _click(page: Page, turn: int) -> float:
 
 
 def _other_axis(page: Page, turn: int) -> float:
-    page.get_by_role("button", name="Axes").click()
+    page.get_by_test_id("stPopoverButton").filter(has_text="Axes").click()
     act = _choose(page, "Across", turn + 1)
     before = page.locator(".js-plotly-plot .xtitle").first.inner_text()
     seen = "(old) => document.querySelector('.js-plotly-plot .xtitle')?.textContent !== old"
