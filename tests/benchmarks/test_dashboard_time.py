@@ -178,7 +178,7 @@ def _click(page: Page, turn: int) -> float:
 def _other_axis(page: Page, turn: int) -> float:
     page.get_by_test_id("stPopoverButton").filter(has_text="Axes").click()
     act = _choose(page, "Across", turn + 1)
-    before = page.locator(".js-plotly-plot .xtitle").first.inner_text()
+    before = page.locator(".js-plotly-plot .xtitle").first.text_content()
     seen = "(old) => document.querySelector('.js-plotly-plot .xtitle')?.textContent !== old"
     spent = _timed(page, act, seen, before)
     looking.settle(page)
