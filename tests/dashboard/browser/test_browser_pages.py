@@ -35,7 +35,7 @@ class Look:
         page = context.new_page()
         complaints = looking.watch(page, served.url)
         looking.visit(page, f"{served.url}/{name}?run={run}")
-        title = page.locator("h1").inner_text()
+        title = page.locator("h1").first.inner_text()
         wide = looking.too_wide(page)
         looking.stretch(page)
         page.screenshot(path=self.pictures / f"{run}-{title.lower()}-{size[0]}.png")
