@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install check test bench bench-gpu bench-rehearsal bench-fleet bench-pair studies demo dashboard clean
+.PHONY: install check test bench bench-gpu bench-rehearsal bench-fleet bench-pair studies demo dashboard browser bench-dashboard screenshots clean
 
 install: .venv/.installed
 
@@ -19,13 +19,27 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Chromium, which the tests of the dashboard drive; quick where there is one.
+browser:
+	@for name in "$$STALLFREE_CHROMIUM" chromium chromium-browser google-chrome; do \
+		if command -v "$$name" >/dev/null; then exit 0; fi; \
+	done; \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-liberation; \
+	else \
+		echo "no Chromium: install it, or set STALLFREE_CHROMIUM to its path" >&2; exit 1; \
+	fi
+
 # Two processes for what starts no engine; then the real engines, alone, because they keep time.
-test: install
+test: install browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not bench and not engine'
 	$(BIN)/python -m pytest -m 'engine and not bench'
 
-bench: install
+bench: install browser
 	$(BIN)/python -m pytest -q -s -m bench tests/benchmarks
+
+bench-dashboard: install browser
+	$(BIN)/python -m pytest -q -s -m bench tests/benchmarks/test_dashboard_time.py
 
 bench-gpu: install
 	$(BIN)/stallfree fidelity --silicon
@@ -47,6 +61,12 @@ demo: install
 
 dashboard: install
 	$(BIN)/stallfree dashboard
+
+# Pictures of every page: make screenshots STORAGE=stallfree-runs PICTURES=screenshots
+STORAGE ?= stallfree-runs
+PICTURES ?= screenshots
+screenshots: install browser
+	$(BIN)/python -m tests.dashboard.browser.screenshots $(STORAGE) $(PICTURES)
 
 clean:
 	rm -rf .venv .bench-venv build *.egg-info

@@ -9,7 +9,7 @@ from dashboard.options import current
 from dashboard.views import export, front, latency, model, pools, studies, traffic, why
 from profiler.errors import StallfreeError
 
-st.set_page_config(page_title="Stallfree", page_icon=":material/speed:", layout="wide")
+st.set_page_config(page_title="Stallfree", page_icon="\u23f1\ufe0f", layout="wide")
 session.remember()
 parts.begin()
 names = list(data.runs())

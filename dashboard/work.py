@@ -24,6 +24,7 @@ from tuner.results import RunFolder
 from tuner.search.processes import begin_worker
 from tuner.whole_files import read_json, write_json, writing
 
+_TIDY_S = 2.0
 VERSION = 1
 """of what works leave; raise it when one of them changes its result"""
 
@@ -125,6 +126,23 @@ def warm() -> None:
     """Start the process ahead, so that the first page need not wait for its imports."""
     with _lock:
         _ready_pool().submit(_import_all)
+
+
+def stop() -> None:
+    """End the process that computes, whatever it is doing; for when the server ends."""
+    for process in multiprocessing.active_children():
+        process.kill()
+    tidy = threading.Thread(target=_let_go, daemon=True)
+    tidy.start()
+    tidy.join(_TIDY_S)  # whoever is interrupted may hold a lock that this needs
+
+
+def _let_go() -> None:
+    """Give back what the pool shares with its process, which has ended."""
+    global _pool, _seen
+    if _pool is not None:
+        _pool.shutdown(cancel_futures=True)
+    _pool = _seen = None
 
 
 def failure(error: BaseException) -> str:

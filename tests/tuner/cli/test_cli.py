@@ -244,7 +244,6 @@ WRONG = [
     (["export", "small.yaml", "--current", "absent"], "--current absent cannot be read"),
     (["export", "small.yaml", "--launch-for", "soon"], "a duration must be like"),
     (["profile", "small.yaml", "--budget", "soon"], "must be like 90s"),
-    (["dashboard", "nowhere"], "no finished run under nowhere"),
 ]
 
 
