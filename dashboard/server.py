@@ -13,7 +13,6 @@ import os
 import pkgutil
 import signal
 import socket
-import sys
 import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable
@@ -23,25 +22,22 @@ from types import FrameType
 from typing import Any
 
 from dashboard import access, options, work
-from profiler.errors import InputError, MissingExtraError, StallfreeError
+from profiler.errors import InputError, MissingExtraError
+from tuner.cli.app import guarded
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is ended. Raises `InputError` and `MissingExtraError`."""
     given = _arguments()
     _end_on_signals()
-    try:
-        _check_root(given.root)
-        _check_place(given.address, given.port)
-        who = access.access_for(
-            given.address, given.port, given.token_file, given.proxy_header, os.environ
-        )
-        os.environ.pop(access.TOKEN_VARIABLE, None)  # not for the processes that are started here
-        options.use(options.Options(given.root, given.allow_launch))
-        app = _app(who, _started(given, who))
-    except StallfreeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    _check_root(given.root)
+    _check_place(given.address, given.port)
+    who = access.access_for(
+        given.address, given.port, given.token_file, given.proxy_header, os.environ
+    )
+    os.environ.pop(access.TOKEN_VARIABLE, None)  # not for the processes that are started here
+    options.use(options.Options(given.root, given.allow_launch))
+    app = _app(who, _started(given, who))
     work.warm()
     _import_pages()
     app.run(config=_config(given))
@@ -176,4 +172,4 @@ def _config(given: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)
