@@ -12,12 +12,12 @@ from profiler.errors import StallfreeError
 st.set_page_config(page_title="Stallfree", page_icon="\u23f1\ufe0f", layout="wide")
 session.remember()
 parts.begin()
-names = list(data.runs())
-if names:
-    known = session.run_name()
+runs = data.runs()
+if names := list(runs):
+    known, newest = session.run_name(), data.newest(runs)
     if known is not None and known not in names:
-        st.warning(f"No run {known!r} under {current().root}; shown is {names[0]}.")
-    session.look_at(known if known in names else names[0])
+        st.warning(f"No run {known!r} under {current().root}; shown is {newest}.")
+    session.look_at(known if known in names else newest)
     index = names.index(str(session.run_name()))
     chosen = st.sidebar.selectbox("Study", names, index=index)
     session.look_at(chosen)

@@ -5,6 +5,8 @@ What is cached is shared by all sessions and must not be changed.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -88,6 +90,21 @@ def runs() -> dict[str, Run]:
         return {root.resolve().name: Run(root.resolve().name, RunFolder(root))}
     folders = sorted(path.parent for path in root.glob("*/study.yaml"))
     return {path.name: Run(path.name, RunFolder(path)) for path in folders}
+
+
+def newest(known: Mapping[str, Run]) -> str:
+    """Name of the run that finished last; where none has, of the first by name."""
+    finished = [name for name, run in known.items() if run.has_results]
+    changes = {n: _changed(known[n].folder.path / "results.json") for n in finished}
+    return max(changes, key=lambda name: changes[name]) if changes else next(iter(known))
+
+
+def warm() -> None:
+    """Read what the first page shows ahead. What cannot be read is left to the page to say."""
+    with contextlib.suppress(StallfreeError):
+        if known := runs():
+            run = known[newest(known)]
+            assert run.results and run.trials is not None
 
 
 def run_named(name: str) -> Run:

@@ -81,9 +81,8 @@ def _gain(results: Results) -> str:
     return text
 
 
-def title(results: Results, pick: Pick) -> str:
-    """What the point is: Trial 49 (on the front, recommended)."""
-    number = tables.number_of(results, pick.candidate)
+def title(results: Results, pick: Pick, number: int | None) -> str:
+    """What the point is, trial `number` of the search: Trial 49 (on the front, recommended)."""
     point = next((p for p in results.front if p["number"] == number), None)
     words = []
     if point is not None:

@@ -38,8 +38,9 @@ def main() -> None:
     os.environ.pop(access.TOKEN_VARIABLE, None)  # not for the processes that are started here
     options.use(options.Options(given.root, given.allow_launch))
     app = _app(who, _started(given, who))
-    work.warm()
-    _import_pages()
+    warming = work.warm()
+    _prepare_pages()
+    warming.exception()  # a first page is slow beside it; what is wrong with it, a job will say
     app.run(config=_config(given))
 
 
@@ -140,15 +141,16 @@ def _end(number: int, frame: FrameType | None) -> None:
     signal.raise_signal(number)
 
 
-def _import_pages() -> None:
-    """Import what every page needs ahead, so that the first one is quick."""
+def _prepare_pages() -> None:
+    """Import and read ahead what the first page needs, so that it is quick."""
     import plotly.graph_objects as go
 
-    from dashboard import views
+    from dashboard import data, views
 
     for module in pkgutil.iter_modules(views.__path__):
         importlib.import_module(f"dashboard.views.{module.name}")
     go.Figure(go.Scatter(x=[0.0], y=[0.0])).to_json()
+    data.warm()
 
 
 def _config(given: argparse.Namespace) -> dict[str, Any]:

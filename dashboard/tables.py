@@ -108,6 +108,12 @@ def coded(values: pd.Series) -> tuple[npt.NDArray[np.float64], list[str] | None]
     return np.array(places), names
 
 
+def number_at(results: Results, point: str, candidate: Candidate) -> int | None:
+    """The trial that `point` (`session.point`) stands for, which was picked as `candidate`: of
+    several with the same settings, the one that was asked for."""
+    return int(point) if point.isdecimal() else number_of(results, candidate)
+
+
 def number_of(results: Results, candidate: Candidate) -> int | None:
     """The trial with the candidate's settings; None when it was not predicted in the search."""
     same = (p["number"] for p in results.front if p["settings"] == candidate.settings)

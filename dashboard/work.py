@@ -122,10 +122,10 @@ def progress_of() -> tuple[int, int]:
     return (0, 0) if _seen is None else (int(_seen[0]), int(_seen[1]))
 
 
-def warm() -> None:
+def warm() -> Future[None]:
     """Start the process ahead, so that the first page need not wait for its imports."""
     with _lock:
-        _ready_pool().submit(_import_all)
+        return _ready_pool().submit(_import_all)
 
 
 def stop() -> None:

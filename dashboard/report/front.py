@@ -28,7 +28,7 @@ def section(reported: Reported, progress: Progress) -> Section | None:
     if not results.front:
         return None
     pick, trials = picked(results, reported.point), tables.trials(results)
-    number = tables.number_of(results, pick.candidate)
+    number = tables.number_at(results, reported.point, pick.candidate)
     point = next((p for p in results.front if p["number"] == number), None)
     figures = [_front(reported, trials, point)]
     shown = _tables(reported, pick, point)
@@ -44,7 +44,7 @@ def section(reported: Reported, progress: Progress) -> Section | None:
             figures.append(_finished(reported, importance_figure(found), 460))
     text = point_tables.lead(results)
     if pick.candidate.settings != results.recommended.settings:
-        text += f"\n\nThis report is about {point_tables.title(results, pick)}."
+        text += f"\n\nThis report is about {point_tables.title(results, pick, number)}."
     return Section("Front", text, tuple(figures), tuple(shown))
 
 

@@ -45,7 +45,7 @@ def page() -> None:
         all_trials.show_refused(run)
         return
     trials, pick = run.trials, parts.chosen_point(results)
-    number = tables.number_of(results, pick.candidate)
+    number = tables.number_at(results, session.point(), pick.candidate)
     _say_front(results, trials)
     _show_front(results, trials, number)
     _choose(results, trials)

@@ -31,7 +31,7 @@ _CHANCE_HELP = (
 def show(run: data.Run, pick: Pick, number: int | None) -> None:
     """The panel of `pick`, which is trial `number`, or none of the search's predicted ones."""
     results = run.results
-    st.subheader(point_tables.title(results, pick))
+    st.subheader(point_tables.title(results, pick, number))
     point = next((p for p in results.front if p["number"] == number), None)
     _say_met(pick)
     if point is None:

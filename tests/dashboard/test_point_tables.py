@@ -83,5 +83,5 @@ def test_neighbours_say_what_changes() -> None:
 
 
 def test_titles_say_what_a_point_is(results: Results) -> None:
-    assert point_tables.title(results, picked(results, "0")).endswith("engine default)")
-    assert "recommended" in point_tables.title(results, picked(results))
+    assert point_tables.title(results, picked(results, "0"), 0).endswith("engine default)")
+    assert "recommended" in point_tables.title(results, picked(results), 1)
