@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import ConsoleMessage, Page, Request
+from playwright.sync_api import ConsoleMessage, Page, Request, TimeoutError
 
 PAGES = ("", "front", "latency", "why", "pools", "model", "traffic", "export")
 """paths; the first is the page Studies"""
@@ -105,15 +105,18 @@ def clickable_points(page: Page, key: str) -> list[dict[str, Any]]:
     return points
 
 
-def too_wide(page: Page) -> float:
-    """By how many pixels the page scrolls sideways; 0 where it does not."""
-    return float(
-        page.evaluate(
-            "() => Math.max(...[document.documentElement, document.body,"
-            " document.querySelector('[data-testid=\"stMain\"]')]"
-            ".map((e) => e.scrollWidth - e.clientWidth))"
-        )
+def fits(page: Page) -> bool:
+    """Whether the page does not scroll sideways, once its figures have taken the window's width."""
+    fit = (
+        "() => [document.documentElement, document.body,"
+        " document.querySelector('[data-testid=\"stMain\"]')]"
+        ".every((e) => e.scrollWidth <= e.clientWidth)"
     )
+    try:
+        page.wait_for_function(fit, timeout=5000)
+    except TimeoutError:
+        return False
+    return True
 
 
 def stretch(page: Page) -> None:

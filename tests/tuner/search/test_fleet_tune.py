@@ -164,11 +164,11 @@ def test_commands(
 
 
 def test_dashboard_rows(results: Results) -> None:
-    from dashboard import data
+    from dashboard import tables
 
-    rows = data.confirmed(results)
+    rows = tables.confirmed(results)
     assert list(rows["GPUs"]) == [4] * len(results.candidates)
     recommended = plan_of(results.recommended.settings)
     assert recommended is not None and recommended.words() in list(rows["fleet"])
     assert all(text.startswith(("aggregated", "disaggregated")) for text in
-               data.trials(results)["settings"])  # fmt: skip
+               tables.trials(results)["settings"])  # fmt: skip

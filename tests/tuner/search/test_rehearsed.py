@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dashboard import data
+from dashboard import tables
 from profiler.engine_config import EngineConfig
 from profiler.engines import start_engine
 from profiler.engines.base import Engine, EngineSpec
@@ -122,7 +122,7 @@ def test_every_output_says_rehearsed(rehearsed: Results) -> None:
     assert REHEARSED in shown
     assert REHEARSED in files["evidence.json"]
     assert f"# Figures: {REHEARSED}." in files["command.sh"]
-    sources = " ".join(data.confirmed(rehearsed)["source"])
+    sources = " ".join(tables.confirmed(rehearsed)["source"])
     for text in (shown, json.dumps(plain), *files.values(), sources):
         assert "measured" not in text
 
