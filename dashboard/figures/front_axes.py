@@ -99,7 +99,8 @@ def add_limits(figure: go.Figure, view: View) -> None:
             figure.add_annotation(
                 text=text,
                 showarrow=False,
-                yanchor="bottom",
+                yanchor="top" if axis == "x" else "bottom",  # inside: the legend is above
+                xanchor="left" if axis == "x" else "right",
                 bgcolor=GROUND,
                 font={"size": 11},
                 **{axis: on_axis(figure, axis, value), f"{other}ref": "paper", other: 1},
