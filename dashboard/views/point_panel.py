@@ -12,6 +12,7 @@ from dashboard.derive.differences import differences
 from dashboard.figures import style
 from dashboard.figures.differences import differences_figure, has_bars, height
 from dashboard.figures.measures import GOODPUT, ITL, TTFT
+from dashboard.found import misses
 from dashboard.neighbours import nearest
 from dashboard.work import Job
 from tuner.export.from_results import Pick
@@ -53,9 +54,8 @@ def show(run: data.Run, pick: Pick, number: int | None) -> None:
 
 
 def _say_met(pick: Pick) -> None:
-    missed = ", ".join(f"{name} by {100 * v:.0f} %" for name, v in pick.misses.items())
-    if missed:
-        st.warning(f"Misses {missed} ({pick.evidence}).")
+    if not pick.meets_slo:
+        st.warning(f"Misses {misses(pick.misses)} ({pick.evidence}).")
     if pick.candidate.failure is not None:
         st.warning(f"Was not confirmed: {pick.candidate.failure}")
     for sentence in pick.candidate.not_sampled:
