@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from dashboard.figures.digits import digits
-from dashboard.found import misses
+from dashboard.found import misses, searched_part
 from tuner.candidate import Evidence
 from tuner.export.from_results import Pick
 from tuner.export.settings_report import Outcome, shown
@@ -66,7 +66,8 @@ def standing(results: Results, pick: Pick) -> str:
     ]
     if figures.get("goodput_rps") is not None:
         known.append(f"goodput {digits(figures['goodput_rps'])} requests/s")
-    return f"{_judged(pick)} {seen.value.capitalize()}: {', '.join(known) or 'no figures'}."
+    of = searched_part(results, figures) if figures else ""
+    return f"{_judged(pick)} {seen.value.capitalize()}{of}: {', '.join(known) or 'no figures'}."
 
 
 def _judged(pick: Pick) -> str:

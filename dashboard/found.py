@@ -77,6 +77,16 @@ def _lead(results: Results, what: str) -> str:
     return f"Deploy {what}: it meets the SLOs, {results.evidence.note}"
 
 
+def searched_part(results: Results, figures: Mapping[str, Any]) -> str:
+    """Which part of the traffic the figures of a fleet's trial are of, where the search simulated
+    a part and the trial was not scored on all; else empty."""
+    fleet = results.fleet
+    if fleet is None or "num_requests" in figures:
+        return ""
+    part, whole = fleet["searched_requests"], fleet["requests"]
+    return f" on the busiest {part:,} of {whole:,} requests" if part < whole else ""
+
+
 def misses(violations: Mapping[str, float]) -> str:
     """Which SLOs are broken, and by how much: TTFT p99 by 12 %. Results keep no size of what never
     came, nor violations of a trial that was not confirmed."""

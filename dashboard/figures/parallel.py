@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import plotly.graph_objects as go
 
+from dashboard.figures import style
 from dashboard.figures.digits import digits, is_wide
 from dashboard.figures.measures import CHANCE, GOODPUT, ITL, TTFT
 from dashboard.tables import FRONT, MISSES, SETTING, coded, setting_columns
@@ -19,8 +20,8 @@ MOST_LINES = 800
 MOST_SETTINGS = 7
 _ROOM = 0.06
 _TICKS = (1.0, 2.0, 5.0)
-_SCALE = [[0.0, "#8c8c8c"], [0.499, "#8c8c8c"], [0.5, "#56b4e9"], [0.749, "#56b4e9"]]
-_SCALE += [[0.75, "#e69f00"], [1.0, "#e69f00"]]
+_SCALE = [[0.0, style.GREY], [0.499, style.GREY], [0.5, style.SKY], [0.749, style.SKY]]
+_SCALE += [[0.75, style.ORANGE], [1.0, style.ORANGE]]
 
 
 def thinned(trials: pd.DataFrame) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from dashboard.figures.latency import (
     tall,
 )
 from dashboard.figures.load import capacity_figure, headroom
-from dashboard.found import misses
+from dashboard.found import misses, searched_part
 from dashboard.report.section import Reported, Section
 from dashboard.work import Job
 from profiler.engines.base import Progress
@@ -47,7 +47,7 @@ def lead(results: Results, chosen: Pick) -> str:
         parts.append(text if limit is None else f"{text} (limit {latency(limit)})")
     met = "meets its SLOs" if chosen.meets_slo else f"misses {misses(chosen.misses)}"
     met = met if any(results.slo.values()) else "there are no SLOs"
-    return f"{name}, {chosen.evidence}: {', '.join(parts)}; {met}."
+    return f"{name}, {chosen.evidence}{searched_part(results, figures)}: {', '.join(parts)}; {met}."
 
 
 def capacity_words(found: Mapping[str, Any], limited: bool) -> str:

@@ -9,11 +9,11 @@ import streamlit as st
 
 from dashboard import data, parts, point_tables, session, tables
 from dashboard.derive.differences import differences
+from dashboard.derive.neighbours import nearest
 from dashboard.figures import style
 from dashboard.figures.differences import differences_figure, has_bars, height
 from dashboard.figures.measures import GOODPUT, ITL, TTFT
 from dashboard.found import misses
-from dashboard.neighbours import nearest
 from dashboard.work import Job
 from tuner.export.from_results import Pick
 from tuner.intervals import ALL

@@ -111,6 +111,13 @@ def test_misses_say_what_never_came_and_what_was_not_served() -> None:
     assert found.misses({}) == "an SLO"
 
 
+def test_figures_of_a_part_of_the_traffic_say_so(results: Results) -> None:
+    assert found.searched_part(results, {}) == ""
+    fleet = replace(results, fleet={"searched_requests": 6000, "requests": 19366})
+    assert found.searched_part(fleet, {}) == " on the busiest 6,000 of 19,366 requests"
+    assert found.searched_part(fleet, {"num_requests": 19366}) == ""
+
+
 def test_digits() -> None:
     shown = [digits(v) for v in (0.012345, 5.678, 123.4, 1234.5, 0.0, None)]
     assert shown == ["0.0123", "5.68", "123", "1,234", "0", "-"]
