@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from dashboard.figures.digits import digits
+from dashboard.found import misses, searched_part
 from tuner.candidate import Evidence
 from tuner.export.from_results import Pick
 from tuner.export.settings_report import Outcome, shown
@@ -57,21 +59,22 @@ def standing(results: Results, pick: Pick) -> str:
     figures, seen = pick.figures or {}, pick.evidence
     limits = next(iter(results.slo.values())) if len(results.slo) == 1 else {}
     known = [
-        f"{label} {1e3 * figures[name]:,.4g} ms"
-        + (f" (limit {1e3 * limits[name]:,.4g} ms)" if name in limits else "")
+        f"{label} {digits(figures[name], 1e3)} ms"
+        + (f" (limit {digits(limits[name], 1e3)} ms)" if name in limits else "")
         for label, name in _FIGURES
         if figures.get(name) is not None
     ]
     if figures.get("goodput_rps") is not None:
-        known.append(f"goodput {figures['goodput_rps']:,.3g} requests/s")
-    return f"{_judged(pick)} {seen.value.capitalize()}: {', '.join(known) or 'no figures'}."
+        known.append(f"goodput {digits(figures['goodput_rps'])} requests/s")
+    of = searched_part(results, figures) if figures else ""
+    return f"{_judged(pick)} {seen.value.capitalize()}{of}: {', '.join(known) or 'no figures'}."
 
 
 def _judged(pick: Pick) -> str:
-    missed = ", ".join(f"{name} by {100 * share:.0f} %" for name, share in pick.misses.items())
+    missed = misses(pick.misses)
     if pick.evidence is Evidence.PREDICTED:
         would = "would meet its SLOs" if pick.meets_slo else "would MISS its SLOs"
-        beside = f" ({missed})" if missed else ""
+        beside = f" ({missed})" if pick.misses else ""
         return f"Only predicted, {pick.evidence.note}: it {would}{beside}."
     met = "Meets its SLOs" if pick.meets_slo else f"MISSES its SLOs ({missed})"
     return f"{met}, {pick.evidence.note}."

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
+from dashboard.figures.digits import digits
 from profiler.knobs import KNOBS
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, Evidence
+from tuner.metrics import UNSERVED_SHARE
 from tuner.results import Results, Verdict
 
 _LIMITS = {"ttft_p99_s": "TTFT p99", "itl_p99_s": "ITL p99", "tpot_p99_s": "TPOT p99"}
 _DEFAULT_CLASS = "default"
 
 
-def digits(value: float | None, scale: float = 1.0) -> str:
-    """`value` times `scale` with three digits, or none behind the point from 1,000 on; "-" for a
-    figure that does not exist."""
-    if value is None:
-        return "-"
-    scaled = value * scale
-    return f"{scaled:,.0f}" if abs(scaled) >= 1000 else f"{scaled:.3g}"
-
-
 def figures_of(results: Results) -> tuple[dict[str, Any], dict[str, Any]]:
     """Metrics of the engine default and of the recommended configuration, of one kind: confirmed
     where both were, else predicted; empty where there are none."""
-    pair = (results.default, results.recommended)
-    confirmed = [c.measured for c in pair]
-    if None not in confirmed:
-        return confirmed[0] or {}, confirmed[1] or {}
-    return results.default.predicted or {}, results.recommended.predicted or {}
+    default, best = results.default, results.recommended
+    if source_of_figures(results) is Evidence.PREDICTED:
+        return default.predicted or {}, best.predicted or {}
+    return default.measured or {}, best.measured or {}
+
+
+def source_of_figures(results: Results) -> Evidence:
+    """What `figures_of` are."""
+    confirmed = results.default.measured is not None and results.recommended.measured is not None
+    return results.evidence if confirmed else Evidence.PREDICTED
 
 
 def sentence(results: Results) -> str:
@@ -42,17 +41,19 @@ def sentence(results: Results) -> str:
     met = figures_of(results)[0].get("meets_slo")
     default = "the engine default" + (", which misses them" if met is False else "")
     default = default if results.meets_slo else "the engine default"
-    return f"{_lead(results, what)}. Against {default}: {_gains(results)}."
+    known = source_of_figures(results)
+    how = "" if known is results.evidence else f" ({known} of both)"
+    return f"{_lead(results, what)}. Against {default}{how}: {_gains(results)}."
 
 
 def _keep(results: Results) -> str:
     if results.verdict is Verdict.PREDICTED:
-        met = "meet the SLOs" if results.meets_slo else f"miss the SLOs ({misses(results)})"
+        met = "meet the SLOs" if results.meets_slo else f"miss the SLOs ({misses(results.misses)})"
         return f"Predicted only, not measured: keep the engine default, which would {met}"
     if not results.meets_slo:
         return (
             f"Nothing met the SLOs, {results.evidence.note}; the engine default comes closest and "
-            f"misses {misses(results)}"
+            f"misses {misses(results.misses)}"
         )
     return (
         f"Keep the engine default: it meets the SLOs, {results.evidence.note}, and nothing else "
@@ -66,19 +67,39 @@ def _lead(results: Results, what: str) -> str:
             return f"Predicted only, not measured: deploy {what}; it would meet the SLOs"
         return (
             "Predicted only, not measured: nothing would meet the SLOs; the closest, "
-            f"{what}, would miss {misses(results)}"
+            f"{what}, would miss {misses(results.misses)}"
         )
     if results.verdict is Verdict.NOTHING_MET:
         return (
             f"Nothing met the SLOs, {results.evidence.note}; the closest, {what}, misses "
-            f"{misses(results)}"
+            f"{misses(results.misses)}"
         )
     return f"Deploy {what}: it meets the SLOs, {results.evidence.note}"
 
 
-def misses(results: Results) -> str:
-    """Which SLOs the recommended configuration breaks, and by how much: TTFT p99 by 12 %."""
-    return ", ".join(f"{limit_name(k)} by {100 * v:.0f} %" for k, v in results.misses.items())
+def searched_part(results: Results, figures: Mapping[str, Any]) -> str:
+    """Which part of the traffic the figures of a fleet's trial are of, where the search simulated
+    a part and the trial was not scored on all; else empty."""
+    fleet = results.fleet
+    if fleet is None or "num_requests" in figures:
+        return ""
+    part, whole = fleet["searched_requests"], fleet["requests"]
+    return f" on the busiest {part:,} of {whole:,} requests" if part < whole else ""
+
+
+def misses(violations: Mapping[str, float]) -> str:
+    """Which SLOs are broken, and by how much: TTFT p99 by 12 %. Results keep no size of what never
+    came, nor violations of a trial that was not confirmed."""
+    return ", ".join(_miss(*one) for one in violations.items()) or "an SLO"
+
+
+def _miss(name: str, violation: float) -> str:
+    group, _, limit = name.rpartition(".")
+    if limit == "unserved":
+        of = "" if group in ("", _DEFAULT_CLASS) else f" of {group}"
+        return f"{digits(UNSERVED_SHARE * (1 + violation), 100)} % of the requests{of} unserved"
+    size = f" by {100 * violation:,.0f} %" if math.isfinite(violation) else " (it never came)"
+    return f"{limit_name(name)}{size}"
 
 
 def limit_name(key: str) -> str:
@@ -249,7 +270,7 @@ def readable(confirmed: pd.DataFrame) -> pd.DataFrame:
         if level:
             shown[heading] = [_ends(text) for text in column]
         elif base in _READABLE:
-            shown[heading] = [digits(None if pd.isna(v) else float(v), scale) for v in column]
+            shown[heading] = [digits(v, scale) for v in column]
         else:
             shown[heading] = list(column)
     return pd.DataFrame(shown)

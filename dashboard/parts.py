@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from dashboard import data, session, work
+from dashboard.markdown import plain
 from dashboard.options import current
 from tuner.export.from_results import Pick, picked
 from tuner.results import Results
@@ -62,6 +63,11 @@ def chosen_point(results: Results) -> Pick:
         st.warning(f"This run has no point {name!r}; shown is the recommended one.")
         session.choose("recommended")
     return picked(results, session.point())
+
+
+def answer(sentence: str, place: Any = st) -> None:
+    """What a page has to say first; nothing in it is taken for Markdown."""
+    place.markdown(f"**{plain(sentence)}**")
 
 
 def show_figure(figure: go.Figure, key: str) -> None:

@@ -7,78 +7,32 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import tables
+from dashboard import found, tables
 from dashboard.figures.differences import change
-from dashboard.figures.measures import GOODPUT, ITL, PER_GPU, TTFT, Measure, number
+from dashboard.figures.digits import digits, signed
+from dashboard.figures.measures import GOODPUT, ITL, PER_GPU, TTFT, Measure
 from profiler.knobs import KNOBS
 from tuner.candidate import Candidate, Evidence
 from tuner.export.from_results import Pick
 from tuner.intervals import ALL
-from tuner.results import Results, Verdict
+from tuner.results import Results
 
 _SHOWN = (TTFT, ITL, GOODPUT)
 
 
-def lead(results: Results) -> str:
-    """What to deploy and why, one or two sentences with numbers and units."""
+def lead(results: Results) -> tuple[str, str]:
+    """What to deploy and why, one sentence or two; and more about it: its trial, SLOs, chance."""
     best = results.recommended
-    figures = best.measured or best.predicted
-    if figures is None:
-        return f"No configuration could be predicted: {best.failure}."
-    how = results.evidence.value
-    what = f"{TTFT.title} {TTFT.words(figures['ttft_p99_s'])} and " + (
-        f"{ITL.title} {ITL.words(figures['itl_p99_s'])}"
-    )
-    if not results.meets_slo:
-        missed = ", ".join(f"{name} by {100 * v:.0f} %" for name, v in results.misses.items())
-        text = f"Nothing meets the SLOs. Closest is {_called(results)}: {what}, {how}"
-        return f"{text}; it misses {missed}." if missed else f"{text}."
-    begin = "Keep the engine default" if _is_default(results) else f"Deploy {_called(results)}"
-    return f"{begin}: {what}, {how}, within the SLOs ({_limits(results)}). {_gain(results)}"
-
-
-def _is_default(results: Results) -> bool:
-    default = results.recommended.settings == results.default.settings
-    return results.verdict is Verdict.DEFAULT_IS_BEST or default
-
-
-def _called(results: Results) -> str:
-    """The recommended one by number and by what differs from the default."""
-    best = results.recommended
-    trial = tables.number_of(results, best)
-    name = best.label if trial is None else f"trial {trial}"
-    if best.plan is not None:
-        return f"{name} ({best.plan.words()})"
-    known = results.default.resolved
-    given = [f"{n} {v}" for n, v in best.settings.items() if known.get(n) != v]
-    return f"{name} ({', '.join(given)})" if given else name
-
-
-def _limits(results: Results) -> str:
-    texts = []
-    for name, limits in results.slo.items():
-        of_class = f" of {name}" if len(results.slo) > 1 else ""
-        for key, limit in limits.items():
-            title = key.removesuffix("_s").replace("_", " ").upper().replace("P99", "p99")
-            texts.append(f"{title}{of_class} {number(1e3 * limit)} ms")
-    return ", ".join(texts) or "there are none"
-
-
-def _gain(results: Results) -> str:
-    """Goodput beside the default's, and the chance."""
-    best, default = results.recommended, results.default
-    seen = best.measured is not None and default.measured is not None
-    here, there = (c.measured if seen else c.predicted for c in (best, default))
-    text = ""
-    if here is not None:
-        text = f"Goodput is {number(here['goodput_rps'])} requests/s"
-        if there is not None and not _is_default(results):
-            text += f", the engine default's {number(there['goodput_rps'])}"
-        text += "."
+    if best.measured is None and best.predicted is None:
+        return f"No configuration could be predicted: {best.failure}.", ""
+    more, trial = [], tables.number_of(results, best)
+    if trial is not None:
+        more.append(f"It is trial {trial} of the search.")
+    more.append(f"SLOs: {found.slo_in_words(results.slo) or 'none'}.")
     share = ((best.predicted or {}).get("chance") or {}).get(ALL)
     if share is not None:
-        text += f" Predicted chance to meet the SLOs on traffic like this: {100 * share:.0f} %."
-    return text
+        more.append(f"Predicted chance to meet them on traffic like this: {100 * share:.0f} %.")
+    return found.sentence(results), " ".join(more)
 
 
 def title(results: Results, pick: Pick, number: int | None) -> str:
@@ -115,9 +69,9 @@ def figures_table(point: Mapping[str, Any], default: Mapping[str, Any] | None) -
         rows.append(
             {
                 "figure": measure.label,
-                "this point": _value(value, measure),
+                "this point": digits(value, measure.scale),
                 "90 % interval": _interval(point["intervals"].get(measure.column), measure),
-                "engine default": _value(other, measure),
+                "engine default": digits(other, measure.scale),
                 "change": _change(value, other),
             }
         )
@@ -137,13 +91,13 @@ def confirmed_table(candidate: Candidate, evidence: Evidence) -> pd.DataFrame:
         predicted = (candidate.predicted or {}).get(measure.column)
         row = {
             "figure": measure.label,
-            "predicted": _value(predicted, measure),
-            evidence.value: _value(seen[measure.column], measure),
+            "predicted": digits(predicted, measure.scale),
+            evidence.value: digits(seen[measure.column], measure.scale),
             "error": _change(predicted, seen[measure.column]),
         }
         if evidence is Evidence.MEASURED and candidate.corrected is not None:
             corrected = candidate.corrected[measure.column]
-            row["at profile speed"] = _value(corrected, measure)
+            row["at profile speed"] = digits(corrected, measure.scale)
             row["error at profile speed"] = _change(predicted, corrected)
         rows.append(row)
     return pd.DataFrame(rows)
@@ -181,16 +135,16 @@ _MEANINGS = {
 }
 
 
-def differences_table(found: dict[str, Any]) -> pd.DataFrame:
+def differences_table(differences: dict[str, Any]) -> pd.DataFrame:
     """`derive.differences` for people: change of each figure, shown units."""
     rows = []
-    for row in found["rows"]:
+    for row in differences["rows"]:
         shown = {"setting": row["name"], "default": str(row["default"])}
         shown["this point"] = str(row["chosen"])
         for measure in (ITL, TTFT, GOODPUT):
             for name, ends in (("alone", ("default", "alone")), ("added", ("without", "chosen"))):
-                value = change(row, found, measure, ends)
-                shown[f"{measure.label}, {name}"] = "-" if value is None else f"{value:+,.3g}"
+                value = change(row, differences, measure, ends)
+                shown[f"{measure.label}, {name}"] = signed(value)
         shown["note"] = row["why_not"] or ""
         rows.append(shown)
     return pd.DataFrame(rows)
@@ -232,12 +186,8 @@ def front_table(trials: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
-def _value(value: float | None, measure: Measure) -> str:
-    return "-" if value is None or value != value else number(value * measure.scale)
-
-
 def _interval(ends: list[float] | None, measure: Measure) -> str:
-    return "-" if ends is None else " to ".join(number(end * measure.scale) for end in ends)
+    return "-" if ends is None else " to ".join(digits(end, measure.scale) for end in ends)
 
 
 def _change(value: float | None, other: float | None) -> str:

@@ -10,7 +10,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.data import Run
-from dashboard.found import digits, figures_of, model_name, slo_in_words
+from dashboard.figures.digits import digits
+from dashboard.found import figures_of, model_name, slo_in_words, source_of_figures
 from profiler.errors import StallfreeError
 from tuner.results import Results, RunFolder
 from tuner.schema import Study
@@ -75,7 +76,7 @@ def _of_results(path: Path, stamp: int) -> dict[str, Any]:
     return {
         **_figures(results),
         "SLOs met": ("yes" if results.meets_slo else "no"),
-        "evidence": results.evidence.value,
+        "evidence": source_of_figures(results).value,
         "engine": _engine(str(engine.get("engine")), str(engine.get("model") or "")),
         "traffic": str(results.provenance.get("trace_source", "")),
         "SLOs": slo_in_words(results.slo),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from dashboard.figures.digits import digits
 from profiler.traffic.readers import FORMAT_NAMES
 from tuner.drift.finding import ALL, LEVEL
 from tuner.intervals import odds
@@ -23,19 +24,12 @@ _PRICED = (
 )
 
 
-def short(value: float | None, digits: int = 3) -> str:
-    """Three digits or so, thousands apart; a dash for what does not exist."""
-    if value is None or value != value:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
-
-
 def span(seconds: float) -> str:
     """A duration in its own unit."""
     for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
-            return f"{short(seconds / size)} {unit}"
-    return f"{short(seconds)} seconds"
+            return f"{digits(seconds / size)} {unit}"
+    return f"{digits(seconds)} seconds"
 
 
 def headline(shape: Mapping[str, Any]) -> str:
@@ -47,13 +41,13 @@ def headline(shape: Mapping[str, Any]) -> str:
     if figures["rate_rps"] is not None and rates:
         peak, width = max(rates), span(diagnosis["rate_bin_s"])
         rate = (
-            f"{short(figures['rate_rps'])} a second on average and up to {short(peak)} a second "
+            f"{digits(figures['rate_rps'])} a second on average and up to {digits(peak)} a second "
             f"over {width}"
         )
     return (
         f"{figures['num_requests']:,} requests in {span(figures['duration_s'])}, {rate}; the "
-        f"median prompt has {short(prompt['p50'])} tokens (p99 {short(prompt['p99'])}), the median "
-        f"answer {short(output['p50'])} (p99 {short(output['p99'])})."
+        f"median prompt has {digits(prompt['p50'])} tokens (p99 {digits(prompt['p99'])}), the "
+        f"median answer {digits(output['p50'])} (p99 {digits(output['p99'])})."
     )
 
 
@@ -65,7 +59,7 @@ def regimes_sentence(shape: Mapping[str, Any]) -> str:
     rates = [r["rate_rps"] for r in regimes]
     return (
         f"Rate or lengths change {len(regimes) - 1} times: {len(regimes)} regimes, from "
-        f"{short(min(rates))} to {short(max(rates))} requests/s."
+        f"{digits(min(rates))} to {digits(max(rates))} requests/s."
     )
 
 
@@ -78,10 +72,10 @@ def burst_sentence(shape: Mapping[str, Any]) -> str:
     kind = "more even than" if variation < 0.9 else kind
     widest = shape["burstiness"]["dispersion"][-1]
     return (
-        f"Gaps between arrivals vary {short(variation)} times their mean (1 for a Poisson "
+        f"Gaps between arrivals vary {digits(variation)} times their mean (1 for a Poisson "
         f"process): {kind} Poisson arrivals. Counts in windows of "
-        f"{span(shape['burstiness']['window_s'][-1])} have {short(widest)} times the variance that "
-        "Poisson counts have."
+        f"{span(shape['burstiness']['window_s'][-1])} have {digits(widest)} times the variance "
+        "that Poisson counts have."
     )
 
 
@@ -211,11 +205,11 @@ def findings_table(findings: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
             "quantity": f["quantity"],
             "requests": f["of"],
             "unit": f["unit"],
-            "study": short(f["before"]),
-            "newer": short(f["after"]),
-            "effect": short(f["effect"], 2),
+            "study": digits(f["before"]),
+            "newer": digits(f["after"]),
+            "effect": digits(f["effect"]),
             "least effect": f["least_effect"],
-            "p": short(f["p"], 2),
+            "p": digits(f["p"]),
             "verdict": _verdict(f),
         }
         for f in findings
@@ -241,7 +235,7 @@ def drift_sentence(drift: Mapping[str, Any]) -> str:
         return f"Nothing has drifted ({beside})."
     named = [
         f"{f['quantity']}{'' if f['of'] == ALL else ' of ' + f['of']} "
-        f"({short(f['before'])} → {short(f['after'])} {f['unit']})"
+        f"({digits(f['before'])} → {digits(f['after'])} {f['unit']})"
         for f in drifted
     ]
     return f"Drifted: {', '.join(named)} ({beside})."
@@ -251,8 +245,7 @@ def priced_table(price: Mapping[str, Any]) -> pd.DataFrame:
     """Predicted figures of the deployed configuration and of the best found (`Price.to_dict`)."""
     pair = {"deployed": price["deployed"], "best found": price["best"]}
     rows = [
-        {"figure": label}
-        | {name: short(None if m[key] is None else scale * m[key]) for name, m in pair.items()}
+        {"figure": label} | {name: digits(m[key], scale) for name, m in pair.items()}
         for label, key, scale in _PRICED
     ]
     chances = {name: odds(m) for name, m in pair.items()}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from dashboard.derive.fleet_frames import MODES
+from dashboard.figures.digits import digits
+from dashboard.found import misses
 from tuner.candidate import Candidate
 from tuner.cli import verdict_report
 from tuner.fleet_plan import AGGREGATED, MIXED, FleetPlan
@@ -32,9 +33,8 @@ def answer(results: Results) -> str:
     plan = _plan(best)
     fleet = fleet_name(plan)
     if not results.meets_slo:
-        missed = ", ".join(_miss(*one) for one in results.misses.items())
-        why = f": it misses {missed}" if missed else ""
-        return f"No fleet found meets the SLOs; the closest is {fleet}{why}."
+        missed = misses(results.misses)
+        return f"No fleet found meets the SLOs; the closest is {fleet}: it misses {missed}."
     return f"Run {fleet}: {figures_text(best)}."
 
 
@@ -44,12 +44,6 @@ def fleet_name(plan: FleetPlan) -> str:
     if plan.mode == AGGREGATED:
         return f"{plan.ratio} aggregated replica{'s' if plan.num_replicas > 1 else ''} on {gpus}"
     return f"{MODES[plan.mode]} {plan.ratio} on {gpus}"
-
-
-def _miss(name: str, violation: float | None) -> str:
-    """One SLO that is missed; what never came has no size."""
-    known = violation is not None and math.isfinite(violation)
-    return f"{name} by {100 * violation:.0f} %" if known and violation is not None else name
 
 
 def about(results: Results) -> list[str]:
@@ -73,10 +67,10 @@ def figures_text(candidate: Candidate) -> str:
 
 
 def _figures(figures: Mapping[str, Any], plan: FleetPlan) -> str:
-    parts = [f"{figures['goodput_rps'] / plan.num_gpus:.3g} good requests/s and GPU"]
+    parts = [f"{digits(figures['goodput_rps'], 1 / plan.num_gpus)} good requests/s and GPU"]
     for name, key in (("TTFT", "ttft_p99_s"), ("ITL", "itl_p99_s")):
         if figures[key] is not None:
-            parts.append(f"{name} p99 {1e3 * figures[key]:,.3g} ms")
+            parts.append(f"{name} p99 {digits(figures[key], 1e3)} ms")
     if figures.get("chance"):
         parts.append(f"meets the SLOs in {odds(figures)} windows of traffic like it")
     return ", ".join(parts)
@@ -144,8 +138,8 @@ def basis(results: Results) -> str:
     return (
         f"{results.evidence.note[0].upper()}{results.evidence.note[1:]}. Trials: the busiest "
         f"{fleet['searched_requests']:,} of {fleet['requests']:,} requests in a row; candidates: "
-        f"{of}. KV moves over {link['name'] or 'a link'} of {link['bytes_per_s'] / 1e9:.3g} GB/s "
-        f"and {1e3 * link['latency_s']:.3g} ms."
+        f"{of}. KV moves over {link['name'] or 'a link'} of "
+        f"{digits(link['bytes_per_s'], 1e-9)} GB/s and {digits(link['latency_s'], 1e3)} ms."
     )
 
 
@@ -222,7 +216,7 @@ def _rule(row: Mapping[str, Any]) -> str:
 
 
 def _change(own: float, other: float) -> str:
-    return f"{100 * (other / own - 1):+.1f} %" if own > 0 else f"{other:.3g} requests/s"
+    return f"{100 * (other / own - 1):+.1f} %" if own > 0 else f"{digits(other)} requests/s"
 
 
 def transfer_sentence(transfer: Mapping[str, float] | None) -> str:
@@ -231,8 +225,8 @@ def transfer_sentence(transfer: Mapping[str, float] | None) -> str:
     if transfer is None:
         return shares
     times = [
-        f"{name} p50 {1e3 * transfer[f'{key}_p50_s']:,.3g} ms, p99 "
-        f"{1e3 * transfer[f'{key}_p99_s']:,.3g} ms"
+        f"{name} p50 {digits(transfer[f'{key}_p50_s'], 1e3)} ms, p99 "
+        f"{digits(transfer[f'{key}_p99_s'], 1e3)} ms"
         for name, key in (("loads take", "load"), ("they wait to begin", "wait"))
     ]
     return f"{shares} KV to the decode replicas: {'; '.join(times)}."

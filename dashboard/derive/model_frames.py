@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from dashboard.figures.digits import digits
 from profiler.latency.report import HeldOutReport
 from tuner.candidate import Candidate
 from tuner.results import Results
@@ -62,7 +63,7 @@ def confirmed_errors(results: Results) -> pd.DataFrame:
                     "raw": scale * (candidate.measured.get(key) or 0.0),
                     "error_percent": _error_percent(told, real),
                     "within": bool(ends[0] <= real <= ends[1]) if whole and ends else None,
-                    "interval": f"{scale * ends[0]:.3g}-{scale * ends[1]:.3g}" if whole else "",
+                    "interval": " to ".join(digits(end, scale) for end in ends) if whole else "",
                 }
             )
     return pd.DataFrame(rows, columns=_ERROR_COLUMNS)
@@ -102,10 +103,10 @@ def confirmed_table(errors: pd.DataFrame, results: Results) -> pd.DataFrame:
         {
             "candidate": errors["candidate"],
             "figure": errors["figure"] + ", " + errors["unit"],
-            "predicted": errors["predicted"].map("{:.4g}".format),
+            "predicted": errors["predicted"].map(digits),
             "90 % interval": errors["interval"],
-            seen: errors["raw"].map("{:.4g}".format),
-            f"{seen}, at profile speed": errors["confirmed"].map("{:.4g}".format),
+            seen: errors["raw"].map(digits),
+            f"{seen}, at profile speed": errors["confirmed"].map(digits),
             "error, %": errors["error_percent"].round(1),
             "within the interval": errors["within"],
         }

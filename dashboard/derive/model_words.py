@@ -96,9 +96,11 @@ def of_candidates(errors: pd.DataFrame, results: Results) -> str:
         parts.append(f"{name} {ends}")
     held = errors["within"].dropna()
     inside = f"; {int(held.sum())} of {len(held)} lie in the predicted 90 % interval"
+    measured = results.evidence is Evidence.MEASURED
+    speed = " brought to the profile's machine speed" if measured else ""
     return (
-        f"{errors['candidate'].nunique()} candidates {results.evidence.value}, predicted against "
-        f"that: {', '.join(parts)}{inside if len(held) else ''}."
+        f"{errors['candidate'].nunique()} configurations {results.evidence.value}, predicted "
+        f"against that{speed}: {', '.join(parts)}{inside if len(held) else ''}."
     )
 
 

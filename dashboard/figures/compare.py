@@ -7,10 +7,8 @@ from collections.abc import Mapping
 import pandas as pd
 import plotly.graph_objects as go
 
+from dashboard.figures.digits import is_wide
 from dashboard.figures.style import DASHES, SERIES, SYMBOLS
-
-_WIDE = 20.0
-"""a span beyond which an axis is logarithmic"""
 
 
 def fronts_figure(
@@ -37,20 +35,12 @@ def fronts_figure(
             line={"color": SERIES[index], "dash": DASHES[index], "width": 1.5},
             marker={"symbol": SYMBOLS[index], "size": [16 if b else 8 for b in best]},
             customdata=rows[["number", "goodput_rps", "settings"]],
-            hovertemplate="trial %{customdata[0]}: ITL p99 %{x:.3g} ms, TTFT p99 %{y:.3g} ms, "
-            "goodput %{customdata[1]:.3g} requests/s<br>%{customdata[2]}",
+            hovertemplate="trial %{customdata[0]}: ITL p99 %{x:,.3~r} ms, TTFT p99 %{y:,.3~r} ms, "
+            "goodput %{customdata[1]:,.3~r} requests/s<br>%{customdata[2]}",
         )
     every = pd.concat(list(fronts.values())) if fronts else pd.DataFrame()
     for axis, column in (("xaxis", "itl_p99_s"), ("yaxis", "ttft_p99_s")):
         name = "ITL" if axis == "xaxis" else "TTFT"
-        kind = "log" if _spans(every, column) else "linear"
+        kind = "log" if column in every and is_wide(every[column]) else "linear"
         figure.update_layout({axis: {"title": f"{name} p99, ms", "type": kind}})
     return figure
-
-
-def _spans(frame: pd.DataFrame, column: str) -> bool:
-    if column not in frame:
-        return False
-    values = frame[column].dropna()
-    values = values[values > 0]
-    return bool(len(values)) and float(values.max() / values.min()) > _WIDE

@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboard.figures import style
-from dashboard.figures.measures import GOODPUT, ITL, TTFT, Measure, number
+from dashboard.figures.digits import signed
+from dashboard.figures.measures import GOODPUT, ITL, TTFT, Measure
 
 MEASURES = (ITL, TTFT, GOODPUT)
 _ROW_PX, _HEAD_PX = 22, 66
@@ -38,10 +39,10 @@ def differences_figure(found: Mapping[str, Any]) -> go.Figure:
                 legendgroup=name,
                 showlegend=place == 1,
                 marker={"color": color, "pattern": {"shape": pattern}},
-                text=["" if c is None else _signed(c) for c in changes],
+                text=["" if c is None else signed(c) for c in changes],
                 textposition="outside",
                 cliponaxis=False,
-                hovertemplate=f"%{{y}}, {name}<br>%{{x:+.4g}} {measure.unit}<extra></extra>",
+                hovertemplate=f"%{{y}}, {name}<br>%{{x:+,.4~r}} {measure.unit}<extra></extra>",
                 row=place,
                 col=1,
             )
@@ -96,10 +97,6 @@ def change(
 
 def _simulated(row: Mapping[str, Any]) -> dict[str, Any]:
     return {end: row[end] for end in ("without", "alone")}
-
-
-def _signed(value: float) -> str:
-    return f"{'+' if value > 0 else '-' if value < 0 else ''}{number(abs(value))}"
 
 
 def _wrapped(name: str) -> str:

@@ -10,8 +10,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.figures import style
+from dashboard.figures.digits import is_wide
 from dashboard.figures.front_view import Marks, Seen, View
-from dashboard.figures.measures import Measure, is_wide
+from dashboard.figures.measures import Measure
 from dashboard.tables import MISSES
 
 _WIDE = 8.0

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.figures import style
+from dashboard.figures.digits import digits
 from dashboard.figures.front_axes import GROUND, on_axis
 from dashboard.figures.front_trials import facts, hover
 from dashboard.figures.front_view import Marks, Seen, View
@@ -21,7 +22,8 @@ def add_seen(figure: go.Figure, seen: Sequence[Seen], view: View) -> None:
     for index, one in enumerate(seen):
         errors = [(a - b) / b if b else np.nan for a, b in (one.x, one.y)]
         texts = [
-            f"{m.title} {end[1]:,.4g} {m.unit}, predicted {end[0]:,.4g} ({error:+.0%})"
+            f"{m.title} {digits(end[1])} {m.unit}, predicted {digits(end[0])} "
+            f"({100 * error:+.0f} %)"
             for m, end, error in zip((view.x, view.y), (one.x, one.y), errors, strict=True)
         ]
         figure.add_scatter(

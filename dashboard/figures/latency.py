@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from dashboard.derive.points import DEFAULT, RECOMMENDED
 from dashboard.figures import style
-from dashboard.figures.digits import WIDE, log_ticks
+from dashboard.figures.digits import digits, is_wide, log_ticks
 
 Curves = Mapping[str, Mapping[str, Any]]
 """name of a line -> what `derive.latency` has of one class"""
@@ -117,11 +117,11 @@ def _lines(
             name=name,
             mode="lines",
             line={"color": look.color, "dash": look.dash, "shape": "hv" if not tail else "linear"},
-            hovertemplate="%{x:,.4g} ms: %{y:.3g} %",
+            hovertemplate="%{x:,.4~r} ms: %{y:.3g} %",
         )
     figure.update_xaxes(title=f"{METRICS[metric]}, ms", tickformat=",")
     some = [x for x in seen if x >= LEAST_MS]
-    if some and max(some) > WIDE * min(some):
+    if is_wide(some):
         figure.update_xaxes(**log_ticks([min(some), max(some)]))
     return figure
 
@@ -136,7 +136,7 @@ def _with_limits(figure: go.Figure, limits: Mapping[str, float], *, top: bool) -
             y=int(top),
             yref="y domain",
             yshift=(-16 if top else 16) * place,
-            text=f"{words} {ms:,.4g} ms",
+            text=f"{words} {digits(ms)} ms",
             xanchor="right",
             yanchor="top" if top else "bottom",
             showarrow=False,
@@ -167,7 +167,7 @@ def over_time_figure(points: Mapping[str, Mapping[str, Any]]) -> go.Figure:
                     "line": line,
                     "fill": "tozeroy" if place == 0 and kind == "peak" else None,
                     "visible": True if kind == "peak" else "legendonly",
-                    "hovertemplate": f"%{{x:,.1f}} {unit}: %{{y:,.4g}}",
+                    "hovertemplate": f"%{{x:,.1f}} {unit}: %{{y:,.4~r}}",
                 }
                 _add_series(figure, {s: one[s][kind] for s in OVER_TIME}, drawn)
     figure.update_xaxes(title_text=f"time in the traffic, {unit}", row=len(OVER_TIME), col=1)

@@ -30,7 +30,7 @@ def profile_steps_figure(found: Mapping[str, Any]) -> go.Figure:
             marker={"color": color, "symbol": symbol, "size": 6},
             customdata=list(zip(one["tokens"], one["decodes"], strict=True)),
             hovertemplate=(
-                "%{y:,.4g} ms: %{customdata[0]:,} prompt tokens, %{customdata[1]:,} decodes"
+                "%{y:,.4~r} ms: %{customdata[0]:,} prompt tokens, %{customdata[1]:,} decodes"
             ),
         )
     figure.update_yaxes(**value_axis(seen))
@@ -67,7 +67,7 @@ def ttft_figure(found: Mapping[str, Any], seen_as: str, request: int | None = No
             marker={"symbol": symbol, "size": 7, "color": style.BLUE},
             name=f"{seen_as}, round {number} (speed {one['speed']:.2f})",
             customdata=found["numbers"],
-            hovertemplate="request %{customdata:,}: %{y:,.4g} ms",
+            hovertemplate="request %{customdata:,}: %{y:,.4~r} ms",
         )
     if request in found["numbers"]:
         figure.add_vline(

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dashboard.figures.digits import digits
 from dashboard.tables import SETTING, coded, setting_columns
 from profiler.knobs import KNOBS
-
-WIDE = 20.0
-"""values that span more than so many times deserve a logarithmic axis"""
 
 
 @dataclass(frozen=True)
@@ -43,15 +41,7 @@ class Measure:
         """A value of the column, with its unit: 1,234 ms."""
         if value is None or not math.isfinite(value):
             return "without end" if self.column == "ttft_p99_s" else "none"
-        return f"{number(value * self.scale)} {self.unit}".strip()
-
-
-def number(value: float) -> str:
-    """Three significant digits, thousands apart: 1,234; 38.2; 0.0512."""
-    if value == 0:
-        return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{digits}f}"
+        return f"{digits(value, self.scale)} {self.unit}".strip()
 
 
 TTFT = Measure("ttft_p99_s", "TTFT p99", "ms", 1e3, less_is_better=True)
@@ -77,9 +67,3 @@ def _of_setting(column: str) -> Measure:
     name = column.removeprefix(SETTING)
     knob = KNOBS.get(name.rpartition(".")[2])
     return Measure(column, name, knob.unit if knob is not None else "")
-
-
-def is_wide(values: pd.Series, times: float = WIDE) -> bool:
-    """Whether a logarithmic axis suits: all above 0, the largest over `times` the least."""
-    known = values[np.isfinite(values)]
-    return bool(len(known)) and bool(0 < times * known.min() < known.max())

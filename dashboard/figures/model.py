@@ -57,7 +57,7 @@ def scatter_figure(found: Mapping[str, Any]) -> go.Figure:
             mode="markers",
             marker={"color": color, "symbol": symbol, "size": 5, "opacity": 0.6},
             name=f"{region} ({one['num_steps']:,})",
-            hovertemplate="%{x:.3g} ms, predicted %{y:.3g} ms, %{customdata:,} tokens"
+            hovertemplate="%{x:,.3~r} ms, predicted %{y:,.3~r} ms, %{customdata:,} tokens"
             "<extra></extra>",
         )
     of = "published GPU time" if found["predicted_profile"] else "measured step time"
@@ -183,12 +183,13 @@ def confirmed_figure(errors: pd.DataFrame, seen: str) -> go.Figure:
                 "color": style.SERIES[place % len(style.SERIES)],
             },
             customdata=rows[["predicted", "confirmed", "unit", "interval"]].to_numpy(),
-            hovertemplate="%{y}: %{customdata[0]:.3g} predicted (%{customdata[3]}), "
-            f"%{{customdata[1]:.3g}} %{{customdata[2]}} {seen}: %{{x:+.1f}} %<extra></extra>",
+            hovertemplate="%{y}: %{customdata[0]:,.3~r} predicted (%{customdata[3]}), "
+            f"%{{customdata[1]:,.3~r}} %{{customdata[2]}} {seen}: %{{x:+.1f}} %<extra></extra>",
             name=str(candidate),
         )
     figure.add_vline(x=0, line={"color": style.GREY, "width": 1})
-    figure.update_xaxes(title=f"predicted against {seen}, %")
+    speed = " at profile speed" if seen == "measured" else ""
+    figure.update_xaxes(title=f"predicted against {seen}{speed}, %")
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=names)
     return figure
 

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.figures.measures import CHANCE, GOODPUT, ITL, TTFT, is_wide, number
+from dashboard.figures import style
+from dashboard.figures.digits import digits, is_wide
+from dashboard.figures.measures import CHANCE, GOODPUT, ITL, TTFT
 from dashboard.tables import FRONT, MISSES, SETTING, coded, setting_columns
 
 MOST_LINES = 800
@@ -18,8 +20,8 @@ MOST_LINES = 800
 MOST_SETTINGS = 7
 _ROOM = 0.06
 _TICKS = (1.0, 2.0, 5.0)
-_SCALE = [[0.0, "#8c8c8c"], [0.499, "#8c8c8c"], [0.5, "#56b4e9"], [0.749, "#56b4e9"]]
-_SCALE += [[0.75, "#e69f00"], [1.0, "#e69f00"]]
+_SCALE = [[0.0, style.GREY], [0.499, style.GREY], [0.5, style.SKY], [0.749, style.SKY]]
+_SCALE += [[0.75, style.ORANGE], [1.0, style.ORANGE]]
 
 
 def thinned(trials: pd.DataFrame) -> pd.DataFrame:
@@ -104,7 +106,7 @@ def _of_setting(trials: pd.DataFrame, column: str) -> dict[str, Any]:
 def _dimension(label: str, values: npt.NDArray[np.float64]) -> dict[str, Any]:
     """An axis of numbers, logarithmic where they span widely; 0 and none lie below the others."""
     above = values[np.isfinite(values) & (values > 0)]
-    log = len(above) > 0 and is_wide(pd.Series(above), 8.0)
+    log = is_wide(above, 8.0)
     ticks = _ticks(float(above.min()), float(above.max())) if log else None
     if ticks is None:
         least = float(np.nanmin(values, initial=math.inf))
@@ -113,7 +115,7 @@ def _dimension(label: str, values: npt.NDArray[np.float64]) -> dict[str, Any]:
     bottom = math.log10(float(above.min())) - 0.3
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(np.isfinite(values) & (values > 0), np.log10(values), bottom)
-    places, texts = [math.log10(t) for t in ticks], [number(t) for t in ticks]
+    places, texts = [math.log10(t) for t in ticks], [digits(t) for t in ticks]
     if (values == 0).any():
         places, texts = [bottom, *places], ["0", *texts]
     elif np.isnan(values).any():

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboard.figures import style
+from dashboard.figures.digits import digits, latency
 
 RECOMMENDED, MISSES, LOOKED_AT = "★", "✕", "◆"
 """marks of the cells of a map"""
@@ -87,13 +88,10 @@ def _hover(row: Mapping[Any, Any]) -> str:
     met = "meets the SLOs" if row["feasible"] else "misses an SLO"
     return (
         f"trial {row['number']}: {row['kind']}, {row['gpus']} GPUs<br>"
-        f"{row['per_gpu']:.3g} good requests/s and GPU, {met}<br>"
-        f"TTFT p99 {_ms(row['ttft_p99_s'])}, ITL p99 {_ms(row['itl_p99_s'])}<br>router {rules}"
+        f"{digits(row['per_gpu'])} good requests/s and GPU, {met}<br>"
+        f"TTFT p99 {latency(row['ttft_p99_s'])}, ITL p99 {latency(row['itl_p99_s'])}<br>"
+        f"router {rules}"
     )
-
-
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None or seconds != seconds else f"{1e3 * seconds:,.3g} ms"
 
 
 def _title(text: str) -> dict[str, Any]:
@@ -131,7 +129,7 @@ def kinds_figure(best: pd.DataFrame) -> go.Figure:
             x=rows["per_gpu"],
             y=[label for label, kept in zip(labels, mask, strict=True) if kept],
             mode="markers+text",
-            text=[f"{value:.3g}" for value in rows["per_gpu"]],
+            text=[digits(value) for value in rows["per_gpu"]],
             textposition="middle right",
             cliponaxis=False,
             customdata=[_hover(row) for row in rows.to_dict("records")],

@@ -10,14 +10,13 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboard.figures import style
+from dashboard.figures.digits import is_wide
 
 _PANELS = (
     ("per_gpu", "good requests/s per GPU", 1.0, style.BLUE),
     ("ttft_p99_s", "TTFT p99, ms", 1e3, style.VERMILION),
     ("itl_p99_s", "ITL p99, ms", 1e3, style.GREEN),
 )
-_SPREAD = 20.0
-"""a span of more than so many times gets a log axis"""
 
 
 def rules_figure(quantiles: pd.DataFrame) -> go.Figure:
@@ -84,7 +83,7 @@ def effects_figure(rows: Sequence[Mapping[str, Any]], limits: Mapping[str, float
                 "size": [12 if row["own"] else 9 for _, row in points],
                 "color": color,
             },
-            hovertemplate="%{y}: %{x:,.4g}<extra></extra>",
+            hovertemplate="%{y}: %{x:,.4~r}<extra></extra>",
             showlegend=False,
             row=place,
             col=1,
@@ -111,10 +110,7 @@ def _span(row: Mapping[str, Any], name: str) -> tuple[float, float]:
 
 
 def _axis(figure: go.Figure, place: int, title: str, values: Sequence[float]) -> None:
-    positive = [v for v in values if v > 0]
-    log = (
-        bool(positive) and max(positive) > _SPREAD * min(positive) and len(positive) == len(values)
-    )
+    log = is_wide(values)
     figure.update_xaxes(title=title, type="log" if log else "linear", row=place, col=1)
     if log:
         figure.update_xaxes(dtick=1, tickformat=",", row=place, col=1)

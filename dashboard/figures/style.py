@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
+from tuner.looks import BLUE, DASHES, GREEN, GREY, ORANGE, PURPLE, SKY, SYMBOLS, VERMILION
 from tuner.results import Results
 
-ORANGE, SKY, GREEN = "#e69f00", "#56b4e9", "#009e73"
-BLUE, VERMILION, PURPLE, GREY = "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c"
+__all__ = ["BLUE", "DASHES", "GREEN", "GREY", "ORANGE", "PURPLE", "SKY", "SYMBOLS", "VERMILION"]
+
 SERIES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 """of things without a meaning of their own, in this order"""
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star")
 DEFAULT_COLOR, RECOMMENDED_COLOR, CHOSEN_COLOR = VERMILION, GREEN, BLUE
 SLO_COLOR = PURPLE
 

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboard.figures import style
+from dashboard.figures.digits import is_wide
 
 _STANDOFF = 4
 """pixels between the ticks of an axis and its title, so that the source has its place below"""
@@ -88,7 +89,7 @@ def rate_figure(rate: Mapping[str, Any], regimes: Sequence[Mapping[str, Any]]) -
             name="mean of a regime",
             legendgroup="regime",
             showlegend=number == 1,
-            hovertemplate=f"regime {number}: %{{y:.3g}} requests/s<extra></extra>",
+            hovertemplate=f"regime {number}: %{{y:,.3~r}} requests/s<extra></extra>",
         )
         if number > 1:
             figure.add_vline(x=start, line_dash="dot", line_color=style.GREY)
@@ -119,13 +120,12 @@ def burstiness_figure(burstiness: Mapping[str, Sequence[float]]) -> go.Figure:
         mode="lines+markers",
         line={"color": style.BLUE},
         name="this traffic",
-        hovertemplate="windows of %{x:.3g} s: %{y:.3g}<extra></extra>",
+        hovertemplate="windows of %{x:,.3~r} s: %{y:,.3~r}<extra></extra>",
     )
     figure.add_hline(y=1.0, line_dash="dash", line_color=style.GREY)
     figure.update_xaxes(title_text="window, seconds", **_log_ticks(windows))
     spread = [*burstiness["dispersion"], *burstiness["low"]]
-    wide = max(spread) > 20 * max(1e-9, min(spread))
-    look = _log_ticks(spread) if wide else {}
+    look = _log_ticks(spread) if is_wide(spread) else {}
     figure.update_yaxes(title_text="variance / mean of arrivals", **look)
     return figure
 
@@ -179,7 +179,7 @@ def _add_rate(
         mode="lines",
         line={"shape": "hv", "color": look["color"], "dash": look["dash"], "width": 1.5},
         name=look["name"],
-        hovertemplate="%{y:.3g} requests/s",
+        hovertemplate="%{y:,.3~r} requests/s",
     )
 
 

@@ -98,7 +98,7 @@ def headroom_figure(plain: Mapping[str, Any]) -> go.Figure:
             marker={"symbol": symbol, "size": 14, "color": color},
             name=word,
             showlegend=False,
-            hovertemplate="%{y}: %{x:,.4g} requests/s<extra></extra>",
+            hovertemplate="%{y}: %{x:,.4~r} requests/s<extra></extra>",
         )
     figure.add_vline(
         x=own,

@@ -193,7 +193,7 @@ def gaps_figure(gaps_s: Sequence[float], limit_s: float | None) -> go.Figure:
         marker={"size": 4, "color": style.BLUE},
         line={"color": style.BLUE, "width": 1},
         name="gap before the token",
-        hovertemplate="token %{x}: %{y:,.4g} ms<extra></extra>",
+        hovertemplate="token %{x}: %{y:,.4~r} ms<extra></extra>",
         showlegend=limit_s is not None,
     )
     if limit_s is not None:

@@ -42,7 +42,7 @@ def section(reported: Reported, progress: Progress) -> Section | None:
         found = Job("", importance, reported.folder.path).run(progress)
         if any(found["figures"].values()):
             figures.append(_finished(reported, importance_figure(found), 460))
-    text = point_tables.lead(results)
+    text = "\n\n".join(point_tables.lead(results))
     if pick.candidate.settings != results.recommended.settings:
         text += f"\n\nThis report is about {point_tables.title(results, pick, number)}."
     return Section("Front", text, tuple(figures), tuple(shown))

@@ -20,6 +20,7 @@ from dashboard.figures.latency import (
     tall,
 )
 from dashboard.figures.load import capacity_figure, headroom
+from dashboard.found import misses, searched_part
 from dashboard.report.section import Reported, Section
 from dashboard.work import Job
 from profiler.engines.base import Progress
@@ -44,14 +45,9 @@ def lead(results: Results, chosen: Pick) -> str:
         limit = limits.get(f"{metric}_p99_s")
         text = f"{word} p99 {latency(figures.get(f'{metric}_p99_s'))}"
         parts.append(text if limit is None else f"{text} (limit {latency(limit)})")
-    met = "meets its SLOs" if chosen.meets_slo else f"misses {_misses(chosen)}"
+    met = "meets its SLOs" if chosen.meets_slo else f"misses {misses(chosen.misses)}"
     met = met if any(results.slo.values()) else "there are no SLOs"
-    return f"{name}, {chosen.evidence}: {', '.join(parts)}; {met}."
-
-
-def _misses(chosen: Pick) -> str:
-    texts = [f"{name} by {100 * v:.0f} %" for name, v in chosen.misses.items() if v is not None]
-    return ", ".join(texts) or "its SLOs"
+    return f"{name}, {chosen.evidence}{searched_part(results, figures)}: {', '.join(parts)}; {met}."
 
 
 def capacity_words(found: Mapping[str, Any], limited: bool) -> str:

@@ -68,4 +68,4 @@ def _figure(name: str, figure: go.Figure) -> str:
 
 
 def _digits(value: float) -> str:
-    return f"{value:,.4g}" if abs(value) < 1e5 else f"{value:,.0f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

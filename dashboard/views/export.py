@@ -73,7 +73,7 @@ def _words(results: Results, name: str) -> str:
 
 def _say(results: Results, pick: Pick) -> None:
     """What is exported, its evidence, and whether it meets the SLOs."""
-    st.markdown(f"**{plain(export_words.what(results, pick))}**")
+    parts.answer(export_words.what(results, pick))
     text = plain(export_words.standing(results, pick))
     if not pick.meets_slo:
         st.error(text)

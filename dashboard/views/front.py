@@ -39,7 +39,9 @@ def page() -> None:
         live_front.show(run)
         return
     results = run.results
-    st.markdown(point_tables.lead(results))
+    answer, more = point_tables.lead(results)
+    parts.answer(answer)
+    st.markdown(more)
     if not results.front:
         st.warning("No configuration could be predicted, so there is no front.")
         all_trials.show_refused(run)

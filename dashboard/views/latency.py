@@ -39,7 +39,7 @@ def page() -> None:
     jobs = _jobs(run, results, points)
     for job in jobs.values():
         work.start(job)
-    st.markdown(f"**{words.lead(results, chosen)}**")
+    parts.answer(words.lead(results, chosen))
     headroom = st.empty()
     class_name = _class_chosen(results)
     share = str(st.radio("Show the share", list(SHARES), horizontal=True, help=SHARES_HELP))

@@ -45,7 +45,9 @@ def _draw(run: data.Run) -> None:
         st.caption("Reading the trials ...")
         return
     refused = f", {found.refused:,} refused" if found.refused else ""
-    st.markdown(f"**{found.finished:,} trials so far: {found.met:,} meet the SLOs{refused}.**")
+    parts.answer(
+        f"{found.finished:,} trials so far: {found.met:,} are predicted to meet the SLOs{refused}."
+    )
     if found.trials.empty:
         return
     figure = front_figure(found.trials, pd.DataFrame(), View(limits=_limits(run)), Marks(default=0))

@@ -40,7 +40,7 @@ def _before_results(run: data.Run) -> None:
     if not profiles_of(run.folder):
         return
     profile = run.profile
-    st.markdown(f"### {model_words.answer(profile.report, profile.facts)}")
+    parts.answer(model_words.answer(profile.report, profile.facts))
     table = model_frames.error_rows(profile.report)
     parts.show_table(table, "model-errors", f"{run.name}-errors")
 
@@ -60,7 +60,7 @@ def _chosen_profile(run: data.Run) -> tuple[str, Profile]:
 
 
 def _answer(results: Results, profile: Profile) -> None:
-    st.markdown(f"### {model_words.answer(profile.report, profile.facts)}")
+    parts.answer(model_words.answer(profile.report, profile.facts))
     lines = model_words.of_the_machine(profile.report, profile.facts)
     lines.append(model_words.of_candidates(model_frames.confirmed_errors(results), results))
     st.markdown("\n".join(f"- {line}" for line in lines))

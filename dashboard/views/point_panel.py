@@ -9,10 +9,11 @@ import streamlit as st
 
 from dashboard import data, parts, point_tables, session, tables
 from dashboard.derive.differences import differences
+from dashboard.derive.neighbours import nearest
 from dashboard.figures import style
 from dashboard.figures.differences import differences_figure, has_bars, height
 from dashboard.figures.measures import GOODPUT, ITL, TTFT
-from dashboard.neighbours import nearest
+from dashboard.found import misses
 from dashboard.work import Job
 from tuner.export.from_results import Pick
 from tuner.intervals import ALL
@@ -53,9 +54,8 @@ def show(run: data.Run, pick: Pick, number: int | None) -> None:
 
 
 def _say_met(pick: Pick) -> None:
-    missed = ", ".join(f"{name} by {100 * v:.0f} %" for name, v in pick.misses.items())
-    if missed:
-        st.warning(f"Misses {missed} ({pick.evidence}).")
+    if not pick.meets_slo:
+        st.warning(f"Misses {misses(pick.misses)} ({pick.evidence}).")
     if pick.candidate.failure is not None:
         st.warning(f"Was not confirmed: {pick.candidate.failure}")
     for sentence in pick.candidate.not_sampled:

@@ -47,7 +47,7 @@ def _verdict_of(run: data.Run) -> dict[str, Any] | None:
 
 
 def _answer(results: Results, judged: dict[str, Any] | None) -> None:
-    st.markdown(f"### {fleet_words.answer(results)}")
+    parts.answer(fleet_words.answer(results))
     lines = [*fleet_words.against_others(results), *fleet_words.about(results)]
     if judged is not None:
         lines.append(fleet_words.verdict_sentence(judged))

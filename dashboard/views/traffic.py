@@ -27,7 +27,7 @@ def page() -> None:
     trace = run.trace
     shape = _shape(run.folder.trace, run.folder.trace.stat().st_mtime_ns, trace)
     source = source_of(run, shape)
-    st.markdown(f"**{traffic_words.headline(shape)}**")
+    parts.answer(traffic_words.headline(shape))
     for text in shape["diagnosis"]["artefacts"]:
         st.warning(plain(f"Artefact of the recording: {text}."))
     if not shape["diagnosis"]["artefacts"]:

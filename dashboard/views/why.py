@@ -92,7 +92,7 @@ def _explained(run: data.Run, results: Results, what: tuple[Any, str], lead: Any
         st.info(found["refused"])
         return
     first, source = found["stories"][0], style.source_of(results)
-    lead.markdown(f"**{first['sentence']}**")
+    parts.answer(first["sentence"], lead)
     for number, one in enumerate(found["stories"]):
         st.subheader("Its longest gap" if one["kind"] == "gap" and number else _TITLES[one["kind"]])
         if number:
@@ -163,7 +163,7 @@ def _fleet(run: data.Run, results: Results, settings: dict[str, Any], lead: Any)
     if "refused" in found:
         st.info(found["refused"])
         return
-    lead.markdown(f"**{words.late_words(found)}**")
+    parts.answer(words.late_words(found), lead)
     parts.show_table(words.late_table(found), "late", f"{results.study}-late")
     st.caption(
         "Replicas are numbered from 1, aggregated ones first, then prefill, then decode. The "

@@ -140,7 +140,7 @@ def test_its_standing_is_said_first(look: Look, finished_run: Path, tmp_path: Pa
     met = replace(pick, meets_slo=True, misses={})
     assert export_words.standing(results, met).startswith("Meets its SLOs, measured")
     missed = replace(pick, meets_slo=False, misses={"default.itl_p99_s": 0.125})
-    assert "MISSES its SLOs (default.itl_p99_s by 12 %)" in export_words.standing(results, missed)
+    assert "MISSES its SLOs (ITL p99 by 12 %)" in export_words.standing(results, missed)
     only = replace(met, evidence=Evidence.PREDICTED)
     assert "Only predicted, nothing was measured" in export_words.standing(results, only)
     folder = RunFolder(tmp_path / "run")

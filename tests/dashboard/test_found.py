@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pandas as pd
 import pytest
 
 from dashboard import found, tables
-from dashboard.found import digits, sentence
+from dashboard.figures.digits import digits
+from dashboard.found import sentence
 from dashboard.report.section import Reported
 from dashboard.report.studies import section
 from tuner.candidate import Evidence
@@ -91,6 +93,29 @@ def test_figures_that_do_not_exist(results: Results) -> None:
     assert found.figures_of(unmeasured)[0] == results.default.predicted
     nothing = replace(unmeasured, recommended=replace(results.recommended, predicted=None))
     assert "goodput - instead of" in sentence(nothing)
+
+
+def test_figures_of_one_that_was_not_measured_are_not_called_so(results: Results) -> None:
+    unmeasured = replace(results, default=replace(results.default, measured=None))
+    assert "(predicted of both): goodput" in sentence(unmeasured)
+    assert found.source_of_figures(unmeasured) is Evidence.PREDICTED
+    assert found.source_of_figures(results) is Evidence.MEASURED
+
+
+def test_misses_say_what_never_came_and_what_was_not_served() -> None:
+    missed = {"default.unserved": 4.0, "chat.unserved": 9.0, "default.ttft_p99_s": math.inf}
+    assert found.misses(missed) == (
+        "5 % of the requests unserved, 10 % of the requests of chat unserved, "
+        "TTFT p99 (it never came)"
+    )
+    assert found.misses({}) == "an SLO"
+
+
+def test_figures_of_a_part_of_the_traffic_say_so(results: Results) -> None:
+    assert found.searched_part(results, {}) == ""
+    fleet = replace(results, fleet={"searched_requests": 6000, "requests": 19366})
+    assert found.searched_part(fleet, {}) == " on the busiest 6,000 of 19,366 requests"
+    assert found.searched_part(fleet, {"num_requests": 19366}) == ""
 
 
 def test_digits() -> None:

@@ -10,6 +10,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import tables
+from dashboard.found import sentence
+from dashboard.markdown import plain
 from tests.dashboard import made_runs
 from tests.dashboard.conftest import Look
 from tuner.results import Results, RunFolder, Verdict
@@ -48,7 +50,8 @@ def test_the_page_leads_with_what_to_deploy_and_shows_the_recommended_point(
     app = look(root, "front", run="finished")
     results = results_of(root)
     number = tables.number_of(results, results.recommended)
-    assert app.markdown[0].value.startswith(f"Deploy trial {number}")
+    assert app.markdown[0].value == f"**{plain(sentence(results))}**"
+    assert app.markdown[1].value.startswith(f"It is trial {number} of the search.")
     assert app.subheader[0].value.startswith(f"Trial {number} (")
     assert "recommended" in app.subheader[0].value
     assert charts(app) == 2
@@ -125,7 +128,7 @@ def test_nothing_feasible_is_said(look: Look, finished_run: Path, tmp_path: Path
     app = look(changed(finished_run, tmp_path, front=front, **nothing), "front")
     assert not app.exception
     assert "No trial is predicted to meet the SLOs" in shown(app)
-    assert app.markdown[0].value.startswith("Nothing meets the SLOs. Closest is trial")
+    assert app.markdown[0].value.startswith("**Nothing met the SLOs, measured on")
 
 
 def test_no_predicted_point_and_refused_trials(
@@ -159,7 +162,7 @@ def test_figures_that_do_not_exist(look: Look, finished_run: Path, tmp_path: Pat
 def test_only_one_limit_or_none(look: Look, finished_run: Path, tmp_path: Path) -> None:
     app = look(changed(finished_run, tmp_path, slo={"default": {"itl_p99_s": 0.06}}), "front")
     assert not app.exception
-    assert "within the SLOs (ITL p99 60.0 ms)" in app.markdown[0].value
+    assert "SLOs: ITL p99 60 ms." in app.markdown[1].value
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ SILICON: dict[str, Any] = {
 def test_the_whole_page(look: Look, storage: Path) -> None:
     app = look(storage, "model", run="finished")
     assert not app.exception and not app.error
-    assert app.markdown[0].value.startswith("### Steps that it has not seen")
+    assert app.markdown[0].value.startswith("**Steps that it has not seen")
     assert [s.value for s in app.subheader] == [
         "Predicted and measured",
         "Step times",
@@ -66,7 +66,7 @@ def test_a_run_that_has_only_its_profile_shows_that(look: Look, storage: Path) -
     app = look(storage, "model", run="stopped")
     assert not app.exception
     assert any("--resume" in warning.value for warning in app.warning)
-    assert app.markdown[0].value.startswith("### Steps that it has not seen")
+    assert app.markdown[0].value.startswith("**Steps that it has not seen")
     assert not app.get("plotly_chart")
 
 
@@ -118,7 +118,7 @@ def test_noise_and_spread_are_said_where_they_are_known() -> None:
 def test_candidates_in_one_sentence() -> None:
     results = finished_by_hand()
     said = model_words.of_candidates(confirmed_errors(results), results)
-    assert said.startswith("2 candidates measured") and "TTFT p99 +0 %" in said
+    assert said.startswith("2 configurations measured") and "TTFT p99 +0 %" in said
     assert "12 of 12 lie in the predicted" in said
     nan = confirmed_errors(results).assign(error_percent=math.nan)
     assert "goodput predicted where there was none" in model_words.of_candidates(nan, results)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from dashboard import point_tables, tables
+from dashboard.found import sentence
 from tests.dashboard.made_points import FRONT
 from tuner.candidate import Evidence
 from tuner.export.from_results import picked
-from tuner.results import Results, RunFolder, Verdict
+from tuner.results import Results, RunFolder
 
 
 @pytest.fixture
@@ -19,38 +20,24 @@ def results(finished_run: Path) -> Results:
     return RunFolder(finished_run).load_results()
 
 
-def test_the_lead_says_what_to_deploy_with_numbers(results: Results) -> None:
-    text = point_tables.lead(results)
-    number = tables.number_of(results, results.recommended)
-    budget = results.recommended.settings["max_num_batched_tokens"]
-    assert text.startswith(f"Deploy trial {number} (max_num_batched_tokens {budget}")
-    assert " ms, measured, within the SLOs (TTFT p99 2,000 ms, ITL p99 60.0 ms)" in text
-    assert "the engine default's" in text and "Predicted chance" in text
-
-
-def test_the_lead_of_a_run_in_which_nothing_met(results: Results) -> None:
-    missed = {"default.itl_p99_s": 0.23}
-    nothing = replace(results, verdict=Verdict.NOTHING_MET, meets_slo=False, misses=missed)
-    text = point_tables.lead(nothing)
-    assert text.startswith("Nothing meets the SLOs. Closest is trial")
-    assert text.endswith("it misses default.itl_p99_s by 23 %.")
-
-
-def test_the_lead_keeps_a_default_that_is_best(results: Results) -> None:
-    best = replace(results, verdict=Verdict.DEFAULT_IS_BEST, recommended=results.default)
-    assert point_tables.lead(best).startswith("Keep the engine default: TTFT p99")
+def test_the_lead_says_what_to_deploy_and_which_trial_it_is(results: Results) -> None:
+    answer, more = point_tables.lead(results)
+    assert answer == sentence(results)
+    assert more.startswith(f"It is trial {tables.number_of(results, results.recommended)} of the")
+    assert "SLOs: TTFT p99 2,000 ms, ITL p99 60 ms." in more
+    assert more.endswith("%.") and "Predicted chance to meet them" in more
 
 
 def test_the_lead_without_any_figure(results: Results) -> None:
     bare = replace(results.recommended, predicted=None, measured=None, failure="it would not start")
     text = point_tables.lead(replace(results, recommended=bare))
-    assert text == "No configuration could be predicted: it would not start."
+    assert text == ("No configuration could be predicted: it would not start.", "")
 
 
 def test_figures_stand_beside_the_defaults() -> None:
     known = FRONT[1] | {"intervals": {"itl_p99_s": [0.015, 0.03]}}
     table = point_tables.figures_table(known, FRONT[0]).set_index("figure")
-    assert table.loc["ITL p99, ms"].tolist() == ["20.0", "15.0 to 30.0", "200", "-90 %"]
+    assert table.loc["ITL p99, ms"].tolist() == ["20", "15 to 30", "200", "-90 %"]
     assert table.loc["TTFT p99, ms", "90 % interval"] == "-"
     alone = point_tables.figures_table(FRONT[4], None).set_index("figure")
     assert alone.loc["TTFT p99, ms"].tolist() == ["-", "-", "-", "-"]

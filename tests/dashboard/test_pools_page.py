@@ -38,7 +38,7 @@ def test_one_engine_has_no_pools(look: Look, storage: Path) -> None:
 def test_without_a_verdict_the_page_says_how_to_get_one(look: Look, fleet_place: Path) -> None:
     app = look(fleet_place, "pools")
     assert not app.exception and not app.error
-    assert app.markdown[0].value.startswith("### ")
+    assert app.markdown[0].value.startswith("**Run split 3P:1D on 4 GPUs: predicted")
     assert any("stallfree verdict" in info.value for info in app.info)
 
 
@@ -101,7 +101,7 @@ def test_what_is_missed_is_said_even_where_it_has_no_size() -> None:
     misses = {"default.ttft_p99_s": math.inf, "default.itl_p99_s": 0.5}
     said = fleet_words.answer(replace(fleet_results(), meets_slo=False, misses=misses))
     assert said.startswith("No fleet found meets the SLOs; the closest is 4 aggregated replicas")
-    assert said.endswith("it misses default.ttft_p99_s, default.itl_p99_s by 50 %.")
+    assert said.endswith("it misses TTFT p99 (it never came), ITL p99 by 50 %.")
 
 
 def test_a_rehearsed_fleet_has_both_figures() -> None:

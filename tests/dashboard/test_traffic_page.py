@@ -82,6 +82,7 @@ def test_a_run_of_before_reports_were_kept_says_so() -> None:
 
 
 def test_an_uploaded_trace_is_compared_and_priced(look: Look, place: Path) -> None:
+    derived = sorted(place.rglob("derived/*"))
     app = look(place, "traffic", run="run")
     own = Trace.load(RunFolder(place / "run").trace)
     short = Trace.build(own.arrival_s, own.prompt_tokens // 3 + 1, own.output_tokens)
@@ -93,7 +94,7 @@ def test_an_uploaded_trace_is_compared_and_priced(look: Look, place: Path) -> No
     next(b for b in app.button if "deployed configuration" in b.label).click()
     app.run()
     assert any("goodput that is reachable" in m.value for m in app.markdown)
-    assert not list(place.rglob("upload")) and not (place / "run" / "derived").exists()
+    assert not list(place.rglob("upload")) and sorted(place.rglob("derived/*")) == derived
 
 
 def test_a_wrong_upload_is_one_line(look: Look, place: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from tuner.looks import BLUE, DASHES, GREEN, GREY, ORANGE, PURPLE, SKY, SYMBOLS, VERMILION
 from tuner.metrics import Metrics
 from tuner.search.load_curve import LoadCurve
 
@@ -16,10 +17,7 @@ SHOWN: tuple[tuple[str, Callable[[Metrics], float]], ...] = (
     ("goodput, requests/s", lambda m: m.goodput_rps),
     ("requests that meet the SLOs, %", lambda m: 100 * m.slo_attainment),
 )
-COLORS = ("#d55e00", "#009e73", "#0072b2", "#e69f00", "#cc79a7", "#56b4e9")
-"""Okabe and Ito's, which the colour-blind can tell apart"""
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "star")
+COLORS = (VERMILION, GREEN, BLUE, ORANGE, PURPLE, SKY)
 
 
 def load_figure(
@@ -42,7 +40,7 @@ def load_figure(
         _add(figure, curve, line, columns)
         figure.update_traces(marker_symbol=SYMBOLS[i % len(SYMBOLS)], selector={"name": curve.name})
     if rate_rps is not None:
-        figure.add_vline(x=rate_rps, line_color="#8c8c8c", line_width=1)
+        figure.add_vline(x=rate_rps, line_color=GREY, line_width=1)
     for panel in range(2):  # the latencies
         figure.update_yaxes(type="log", row=1 + panel // columns, col=1 + panel % columns)
     figure.update_xaxes(title_text="arrival rate, requests/s", row=rows)

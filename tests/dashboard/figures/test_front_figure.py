@@ -88,7 +88,7 @@ def test_what_was_seen_is_joined_to_its_prediction_with_the_error() -> None:
     figure = front_figure(tables.points(FRONT), pair(), View(), Marks())
     seen = drawn(figure, "predicted to measured")
     assert list(seen.x) == [20.0, 25.0] and list(seen.y) == [400.0, 500.0]
-    assert "ITL p99 25 ms, predicted 20 (-20%)" in seen.hovertemplate
+    assert "ITL p99 25 ms, predicted 20 (-20 %)" in seen.hovertemplate
     assert [row[0] for row in seen.customdata] == [1, 1]
 
 

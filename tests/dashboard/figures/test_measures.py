@@ -7,13 +7,17 @@ import math
 import pandas as pd
 
 from dashboard import tables
-from dashboard.figures.measures import GOODPUT, ITL, TTFT, is_wide, measures_of, number
+from dashboard.figures.digits import digits, is_wide, signed
+from dashboard.figures.measures import GOODPUT, ITL, TTFT, measures_of
 from tests.dashboard.made_points import FRONT, point
 
 
 def test_numbers_have_three_digits() -> None:
     values = (1234.4, 38.21, 0.0512, 0.0, -2.5)
-    assert [number(v) for v in values] == ["1,234", "38.2", "0.0512", "0", "-2.50"]
+    assert [digits(v) for v in values] == ["1,234", "38.2", "0.0512", "0", "-2.5"]
+    assert [digits(v) for v in (None, math.nan, math.inf)] == ["-"] * 3
+    assert digits(12.3456, 1e3) == "12,346"
+    assert [signed(v) for v in (1234.4, -2.5, 0.0, None)] == ["+1,234", "-2.5", "0", "-"]
 
 
 def test_words_have_units() -> None:

@@ -21,7 +21,7 @@ def test_the_section_has_the_lead_the_figures_and_the_tables(
     folder = RunFolder(copy_of(finished_run, tmp_path / "run"))
     made = section(Reported(folder, folder.load_results(), "recommended"), silent)
     assert made is not None
-    assert made.text.startswith("Deploy trial") and len(made.figures) == 2
+    assert made.text.startswith("Deploy candidate-") and len(made.figures) == 2
     assert [caption for caption, _ in made.tables] == [
         "Predicted figures",
         "Predicted and measured, of the replayed requests",

@@ -10,7 +10,8 @@ import streamlit as st
 from dashboard import data, parts, tables
 from dashboard.figures import style
 from dashboard.figures.compare import fronts_figure
-from dashboard.found import differing, digits, figures_of, model_name, slo_in_words
+from dashboard.figures.digits import digits
+from dashboard.found import differing, figures_of, model_name, slo_in_words, source_of_figures
 from tuner.results import Results
 
 _FIGURES = (
@@ -43,8 +44,8 @@ def show(run: data.Run, results: Results) -> None:
     if len(differ):
         parts.show_table(differ, "differing", f"{run.name}-{chosen}-settings")
     figure = fronts_figure(
-        {run.name: front_of(run.trials), chosen: front_of(second.trials)},
-        {name: recommended_trial(r) for name, r in pair.items()},
+        {run.name: _front_of(run.trials), chosen: _front_of(second.trials)},
+        {name: tables.number_of(r, r.recommended) for name, r in pair.items()},
     )
     source = f"predicted; runs {run.name} and {chosen}; the recommended trial is drawn larger"
     parts.show_figure(style.finish(figure, source), "fronts")
@@ -74,19 +75,13 @@ def _with_default(results: Results, name: str, scale: float) -> str:
 _FACTS: dict[str, Callable[[Results], str]] = {
     "SLOs": lambda r: slo_in_words(r.slo),
     "SLOs met": lambda r: "yes" if r.meets_slo else "no",
-    "evidence": lambda r: r.evidence.value,
+    "evidence": lambda r: source_of_figures(r).value,
+    "GPUs": lambda r: "-" if r.num_gpus is None else str(r.num_gpus),
     "model": lambda r: model_name(str(r.engine.get("model", ""))),
     "traffic": lambda r: str(r.provenance.get("trace_source", "")),
 }
 
 
-def front_of(trials: pd.DataFrame) -> pd.DataFrame:
+def _front_of(trials: pd.DataFrame) -> pd.DataFrame:
     """The rows of `tables.trials` that are on the front."""
     return trials[trials["kind"] == tables.FRONT]
-
-
-def recommended_trial(results: Results) -> int | None:
-    """Number of the trial with the recommended settings."""
-    same = (p for p in results.front if p["settings"] == results.recommended.settings)
-    point = next(same, None)
-    return None if point is None else int(point["number"])

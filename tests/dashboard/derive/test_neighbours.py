@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboard import tables
-from dashboard.neighbours import nearest
+from dashboard.derive.neighbours import nearest
 from tests.dashboard.made_points import FRONT, point
 
 FIGURES = ["ttft_p99_s", "itl_p99_s"]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dashboard.figures.measures import is_wide
+from dashboard.figures.digits import is_wide
 from dashboard.tables import FRONT, coded
 
 
@@ -35,7 +35,7 @@ def _apart(values: pd.Series, here: int) -> npt.NDArray[np.float64]:
     if names is not None:
         differs: npt.NDArray[np.bool_] = (codes != codes[here]) & ~(missing & missing[here])
         return differs.astype(np.float64)
-    if is_wide(pd.Series(codes)):
+    if is_wide(codes):
         codes = np.log(codes)
     spread = float(np.nanmax(codes) - np.nanmin(codes)) if not missing.all() else 0.0
     away = np.abs(codes - codes[here]) / (spread or 1.0)
