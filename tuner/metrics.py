@@ -91,7 +91,7 @@ class Metrics:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; figures that do not exist become None."""
-        plain: dict[str, Any] = _without_nan(asdict(self))
+        plain: dict[str, Any] = without_nan(asdict(self))
         plain["meets_slo"] = self.meets_slo
         return plain
 
@@ -100,7 +100,7 @@ class Metrics:
         """What `to_dict` wrote."""
         known = {f.name: plain[f.name] for f in fields(cls)}
         classes = {name: cls.from_dict(c) for name, c in known.pop("classes").items()}
-        violations = {k: _or_inf(v) for k, v in known.pop("violations").items()}
+        violations = {k: or_inf(v) for k, v in known.pop("violations").items()}
         intervals = {k: tuple(v) for k, v in known.pop("intervals").items()}
         chance = known.pop("chance")
         numbers: dict[str, Any] = {k: math.nan if v is None else v for k, v in known.items()}
@@ -109,15 +109,16 @@ class Metrics:
         )
 
 
-def _or_inf(value: float | None) -> float:
+def or_inf(value: float | None) -> float:
+    """A violation as `without_nan` keeps it: None is infinite."""
     return math.inf if value is None else value
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _without_nan(v) for k, v in value.items()}
+        return {k: without_nan(v) for k, v in value.items()}
     if isinstance(value, tuple):
-        return [_without_nan(v) for v in value]
+        return [without_nan(v) for v in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value

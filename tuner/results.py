@@ -31,6 +31,7 @@ from typing import Any, Literal
 from profiler.errors import ResultsError
 from tuner.candidate import Candidate, Evidence
 from tuner.file_lock import try_lock
+from tuner.metrics import or_inf, without_nan
 from tuner.saved_replay import SavedReplay
 from tuner.whole_files import read_json, write_json, write_text, writing
 
@@ -60,7 +61,7 @@ class Results:
     verdict: Verdict
     meets_slo: bool
     misses: dict[str, float]
-    """relative violation of each SLO by `recommended`; only those that are violated"""
+    """relative violation of each SLO by `recommended`, those that are violated; may be infinite"""
     default: Candidate
     recommended: Candidate
     candidates: list[Candidate]
@@ -102,6 +103,7 @@ class Results:
         """Plain data; each candidate's figures are called what they are (`evidence`)."""
         plain = {"schema_version": SCHEMA_VERSION, **asdict(self), "note": self.evidence.note}
         plain["num_gpus"] = self.num_gpus
+        plain["misses"] = without_nan(self.misses)
         both = {"default": self.default, "recommended": self.recommended}
         plain["goodput_per_gpu_rps"] = {name: self.per_gpu(c) for name, c in both.items()}
         plain |= {name: c.to_dict(self.evidence) for name, c in both.items()}
@@ -119,6 +121,7 @@ class Results:
         try:
             known = {f.name: plain[f.name] for f in fields(cls)}
             known["verdict"] = Verdict(known["verdict"])
+            known["misses"] = {name: or_inf(v) for name, v in known["misses"].items()}
             evidence = known["evidence"] = Evidence(known["evidence"])
             for name in ("default", "recommended"):
                 known[name] = Candidate.from_dict(known[name], evidence)

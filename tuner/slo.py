@@ -12,6 +12,14 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 
+def missed_in_words(misses: Mapping[str, float]) -> str:
+    """Relative violations for people: default.itl_p99_s by 12 %."""
+    return ", ".join(
+        f"{name} by {100 * v:.0f} %" if math.isfinite(v) else f"{name}, which has no end"
+        for name, v in misses.items()
+    )
+
+
 @dataclass(frozen=True)
 class Limits:
     """SLOs of one class, seconds; NaN for none. Each is a limit on the p99 and on a request."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from profiler.errors import ResultsError
 from tuner.results import Results, RunFolder, find_runs
 from tuner.saved_replay import SavedReplay
+from tuner.slo import missed_in_words
 from tuner.whole_files import read_json, whole_folder, write_json, writing
 
 
@@ -149,3 +152,11 @@ def test_results_are_json(results: Results) -> None:
             assert key in plain[name]["predicted"]
             assert key in plain[name]["measured"]
     assert {"meets_slo", "trials", "provenance"} <= set(plain)
+
+
+def test_a_violation_without_end_is_kept(results: Results, tmp_path: Path) -> None:
+    """No request was served: the TTFT has no end, and JSON has no infinity."""
+    folder = RunFolder(tmp_path)
+    folder.save_results(replace(results, misses={"default.ttft_p99_s": math.inf}))
+    assert folder.load_results().misses == {"default.ttft_p99_s": math.inf}
+    assert missed_in_words(folder.load_results().misses) == "default.ttft_p99_s, which has no end"

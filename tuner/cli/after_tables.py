@@ -12,6 +12,7 @@ from tuner.drift.watch import Watched, named
 from tuner.gate import Gate, Judged
 from tuner.intervals import odds
 from tuner.metrics import Metrics
+from tuner.slo import missed_in_words
 
 _FIGURES = (
     ("TTFT p99, ms", "ttft_p99_s", 1e3),
@@ -148,7 +149,7 @@ def gate_line(found: Gate) -> str:
         change = f" Against the current settings: goodput {100 * found.change:+.1f} %."
     if found.passes:
         return f"Passes: every SLO is met, predicted.{change}"
-    missed = ", ".join(f"{name} by {100 * v:.0f} %" for name, v in found.misses.items())
+    missed = missed_in_words(found.misses)
     others = [n for n, j in found.judged.items() if n != "proposed" and j.metrics.meets_slo]
     beside = f"; {' and '.join(others)} settings meet them" if others else ""
     return f"Fails: these settings would miss {missed}{beside}.{change}"

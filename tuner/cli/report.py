@@ -15,6 +15,7 @@ from tuner.cli.fleet_report import print_fleets
 from tuner.fleet_plan import MOST_REHEARSED
 from tuner.intervals import ALL, odds
 from tuner.results import Results, Verdict
+from tuner.slo import missed_in_words
 
 _ROWS = (
     ("TTFT p50, ms", "ttft_p50_s", 1e3),
@@ -194,7 +195,7 @@ def verdict_line(results: Results) -> str:
     how = results.evidence.value
     where = f"{results.trials} configurations tried, {_num_measured(results)} {how}"
     if results.verdict is Verdict.NOTHING_MET:
-        missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
+        missed = missed_in_words(results.misses)
         return (
             f"Nothing met the SLOs ({where}). Closest: {results.recommended.label}, "
             f"which misses {missed}."
@@ -223,7 +224,7 @@ def _predicted_line(results: Results) -> str:
     chosen = results.recommended.label
     found = f"{chosen} would meet the SLOs"
     if results.misses:
-        missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in results.misses.items())
+        missed = missed_in_words(results.misses)
         found = f"nothing would meet the SLOs; closest is {chosen}, which would miss {missed}"
     advice = "Rehearse it with `stallfree confirm`, and confirm on the GPU before you rely on it."
     if results.fleet is not None:

@@ -30,6 +30,7 @@ from tuner.search.objective import Problem
 from tuner.search.pareto import LIKELY
 from tuner.search.progress import Ui
 from tuner.search.settings import resolve
+from tuner.slo import missed_in_words
 from tuner.study import build_trace
 from tuner.traffic_section import Traffic
 from tuner.windows import each_window
@@ -96,7 +97,7 @@ class Watched:
         if self.price.share < self.worth:
             found.append(f"gives {100 * self.price.share:.0f} % of the goodput that is reachable")
         if not deployed.meets_slo:
-            missed = ", ".join(f"{k} by {100 * v:.0f} %" for k, v in misses(deployed).items())
+            missed = missed_in_words(misses(deployed))
             hope = "" if self.price.best.meets_slo else "; nothing that was tried meets the SLOs"
             found.append(f"misses {missed}{hope}")
         elif (chance := deployed.chance.get(ALL, 1.0)) < LIKELY:

@@ -8,7 +8,9 @@ from typing import Any
 from tuner.candidate import Evidence
 from tuner.export.from_results import Pick
 from tuner.intervals import ALL
+from tuner.metrics import without_nan
 from tuner.results import Results
+from tuner.slo import missed_in_words
 
 _FIGURES = (
     ("TTFT p50, ms", "ttft_p50_s", 1e3),
@@ -40,7 +42,7 @@ def evidence(results: Results, pick: Pick, held_out: Mapping[str, Any] | None) -
         "traffic_source": results.provenance.get("trace_source"),
         "engine": results.provenance.get("engine"),
         "slo": results.slo,
-        "misses": pick.misses,
+        "misses": without_nan(pick.misses),
         "predicted": chosen.predicted,
         "evidence": pick.evidence.note,
         **confirmed,
@@ -90,7 +92,7 @@ def _spaced(parts: list[str]) -> list[str]:
 
 
 def _verdict(pick: Pick) -> str:
-    missed = ", ".join(f"{name} by {100 * share:.0f} %" for name, share in pick.misses.items())
+    missed = missed_in_words(pick.misses)
     if pick.evidence is Evidence.PREDICTED:
         would = "would meet" if pick.meets_slo else "would NOT meet"
         return f"It {would} its SLOs; {Evidence.PREDICTED.note}. {missed}".strip()

@@ -21,6 +21,7 @@ from tuner.export.deployment import (
 )
 from tuner.fleet_plan import FleetPlan, PoolSetup, plan_of
 from tuner.knee import knee
+from tuner.metrics import or_inf
 from tuner.results import Results
 from tuner.simulator.router import ROUND_ROBIN, Router
 
@@ -71,7 +72,7 @@ def picked(results: Results, pick: str = RECOMMENDED) -> Pick:
     figures = candidate.measured or candidate.predicted or {}
     meets = bool(figures.get("meets_slo", point["feasible"]))
     violations = figures.get("violations", {})
-    misses = {name: v for name, v in violations.items() if v is not None and v > 0}
+    misses = {name: or_inf(v) for name, v in violations.items() if or_inf(v) > 0}
     return Pick(candidate, evidence, meets, misses)
 
 
