@@ -180,19 +180,17 @@ class RunFolder:
     def derived(self, name: str) -> Path:
         return self.path / "derived" / f"{name}.json"
 
-    def begin(self, study_file: Path, fingerprint: str, *, resume: bool, fresh: bool) -> None:
-        """Make the folder this study's own, or check that it already is.
+    def base_of(self, study_file: Path) -> Path:
+        """Where the paths in `study_file`, which may be the copy in here, start from."""
+        return self.base if study_file == self.study_file else study_file.parent.resolve()
 
-        `fresh` removes what an earlier run left. Raises `ResultsError` when the folder holds a run
-        and neither is set, or holds another study's run.
+    def begin(self, text: str, facts: dict[str, str], *, resume: bool, fresh: bool) -> None:
+        """Make the folder the own one of the study in `text`, or check that it already is.
+
+        `facts` are the study's `fingerprint`, and the `base` that its paths start from. `fresh`
+        removes what an earlier run left. Raises `ResultsError` when the folder holds a run and
+        neither is set, or holds another study's run.
         """
-        text = study_file.read_text(encoding="utf-8")
-        base = self.base if study_file == self.study_file else study_file.parent.resolve()
-        self.begin_text(text, {"fingerprint": fingerprint, "base": str(base)}, resume, fresh)
-
-    def begin_text(self, text: str, facts: dict[str, str], resume: bool, fresh: bool) -> None:
-        """`begin` with a study's text, its `fingerprint`, and the `base` that its paths start
-        from."""
         marker, fingerprint = self.path / "run.json", facts["fingerprint"]
         if fresh and marker.exists():
             self._clear()
@@ -245,8 +243,9 @@ class RunFolder:
 
     def save_results(self, results: Results) -> None:
         with writing(self.path):
-            shutil.rmtree(self.path / "derived", ignore_errors=True)
+            self.forget("derived")
             write_json(self.path / "results.json", results.to_dict())
+        self.forget("derived")  # what was kept meanwhile is of the results before
 
     def load_results(self) -> Results:
         """The finished run's outcome. Raises `ResultsError` when there is none."""
@@ -276,8 +275,9 @@ class RunFolder:
             )
         return plain
 
-    def forget(self, part: Literal["bundle", "confirm"]) -> None:
-        """Remove what an earlier state of the run exported, or every replay that is kept."""
+    def forget(self, part: Literal["bundle", "confirm", "derived"]) -> None:
+        """Remove what an earlier state of the run exported, every replay that is kept, or what was
+        computed from the results."""
         shutil.rmtree(self.path / part, ignore_errors=True)
 
     def save_replay(self, key: str, round_: int, replay: SavedReplay) -> None:

@@ -238,7 +238,7 @@ WRONG = [
     (["simulate", "small.yaml", "--load-curve", "--config", "a:max_num_seqs"], "needs NAME=VALUE"),
     (["simulate", "small.yaml", "--load-curve", "--plot", "x.png"], "--plot writes an HTML file"),
     (["simulate", "small.yaml", "--load-curve", "--explain", "worst-itl"], "remove one of them"),
-    (["simulate", "small.yaml", "--explain", "why"], "give worst-itl, worst-ttft or request:N"),
+    (["simulate", "small.yaml", "--explain", "why"], "give worst-itl, worst-ttft, request:N or step:K"),
     (["export", "small.yaml", "--target", "tgi"], "unknown export target 'tgi'"),
     (["export", "small.yaml", "--pick", "999"], "no trial to pick as 999"),
     (["export", "small.yaml", "--current", "absent"], "--current absent cannot be read"),
@@ -283,6 +283,26 @@ def test_tune_goes_on_in_a_run_folder(stallfree, finished_run: Path, tmp_path: P
     assert (code, "give --resume" in err) == (2, True)
     code, _, err = stallfree("tune", folder, "--out", tmp_path / "other")
     assert (code, "leave --out away" in err) == (2, True)
+
+
+def test_a_run_goes_on_with_what_the_command_line_changed(
+    stallfree, small_study: Path, finished_run: Path, tmp_path: Path
+) -> None:
+    """Also by its folder alone, as a worker does; what was not changed stays as it was written."""
+    study, trace, folder = tmp_path / "small.yaml", tmp_path / "t.csv", tmp_path / "run"
+    shutil.copy(small_study, study)
+    trace.write_text("arrival,prompt,output\n" + "".join(f"{i},{90 + i},5\n" for i in range(20)))
+    profile = ["--profile", finished_run / "profile"]
+    words = ["tune", study, "--trace", trace, *profile, "--trials", "2", "--out", folder]
+    assert stallfree(*words)[0] == 0
+    (folder / "results.json").unlink()
+    code, out, err = stallfree("tune", folder, "--resume", "--json")
+    assert code == 0, err
+    assert json.loads(out)["trials"] == 2
+    code, out, err = stallfree("tune", folder, "--resume", "--trials", "3", "--json")
+    assert code == 0, err
+    assert json.loads(out)["trials"] == 3
+    assert (finished_run / "study.yaml").read_text() == small_study.read_text()
 
 
 def test_a_worker_drains_an_empty_queue(stallfree, tmp_path: Path) -> None:
