@@ -238,7 +238,10 @@ WRONG = [
     (["simulate", "small.yaml", "--load-curve", "--config", "a:max_num_seqs"], "needs NAME=VALUE"),
     (["simulate", "small.yaml", "--load-curve", "--plot", "x.png"], "--plot writes an HTML file"),
     (["simulate", "small.yaml", "--load-curve", "--explain", "worst-itl"], "remove one of them"),
-    (["simulate", "small.yaml", "--explain", "why"], "give worst-itl, worst-ttft, request:N or step:K"),
+    (
+        ["simulate", "small.yaml", "--explain", "why"],
+        "give worst-itl, worst-ttft, request:N or step:K",
+    ),
     (["export", "small.yaml", "--target", "tgi"], "unknown export target 'tgi'"),
     (["export", "small.yaml", "--pick", "999"], "no trial to pick as 999"),
     (["export", "small.yaml", "--current", "absent"], "--current absent cannot be read"),
