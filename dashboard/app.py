@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import data, parts, session
+from dashboard.markdown import plain
 from dashboard.options import current
 from dashboard.views import export, front, latency, model, pools, studies, traffic, why
 from profiler.errors import StallfreeError
@@ -16,7 +17,7 @@ runs = data.runs()
 if names := list(runs):
     known, newest = session.run_name(), data.newest(runs)
     if known is not None and known not in names:
-        st.warning(f"No run {known!r} under {current().root}; shown is {newest}.")
+        st.warning(plain(f"No run {known!r} under {current().root}; shown is {newest}."))
     session.look_at(known if known in names else newest)
     index = names.index(str(session.run_name()))
     chosen = st.sidebar.selectbox("Study", names, index=index)
@@ -36,4 +37,4 @@ page = st.navigation(
 try:
     page.run()
 except StallfreeError as error:  # one line, with the way out
-    st.error(str(error))
+    st.error(plain(str(error)))

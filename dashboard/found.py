@@ -10,9 +10,9 @@ import pandas as pd
 
 from dashboard.figures.digits import digits
 from profiler.knobs import KNOBS
-from tuner.candidate import Candidate, Evidence
+from tuner.candidate import Candidate, Evidence, Verdict
 from tuner.metrics import UNSERVED_SHARE
-from tuner.results import Results, Verdict
+from tuner.results import Results
 
 _LIMITS = {"ttft_p99_s": "TTFT p99", "itl_p99_s": "ITL p99", "tpot_p99_s": "TPOT p99"}
 _DEFAULT_CLASS = "default"

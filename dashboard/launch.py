@@ -11,6 +11,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import admission, data, draft, form, session
+from dashboard.markdown import plain
 from dashboard.options import current
 from dashboard.uploads.kept import keep_trace, kept_traces
 from profiler.errors import ResultsError, StallfreeError, StudyError
@@ -94,7 +95,7 @@ def _look_at_queued(name: str) -> None:
 
 def _short(error: StallfreeError) -> str:
     text = str(error)
-    return text if len(text) <= 500 else f"{text[:500]} ..."
+    return plain(text if len(text) <= 500 else f"{text[:500]} ...")
 
 
 def _controls(run: data.Run) -> None:
@@ -129,7 +130,7 @@ def _clone(run: data.Run) -> None:
         text = run.folder.study_file.read_text(encoding="utf-8")
         base = run.folder.base
     except (OSError, UnicodeDecodeError, StallfreeError) as error:
-        st.error(f"the study of {run.name} cannot be read: {error}")
+        st.error(plain(f"the study of {run.name} cannot be read: {error}"))
         return
     new = draft.renamed(text, f"{run.name}-2")
     edited = st.text_area("Study file", new, height=420, key=f"text-{run.name}")

@@ -42,16 +42,18 @@ def finished_run() -> tuple[data.Run, Results]:
 
 def say_state(run: data.Run) -> None:
     """One line of what an unfinished run is doing, and the way out."""
-    state, tune = run.state, f"`stallfree tune {run.folder.path} --resume`"
+    state, name = run.state, plain(run.name)
+    tune = f"`stallfree tune {run.folder.path} --resume`"
     if state.phase is Phase.FAILED:
-        st.error(f"{run.name} failed: {state.error}. Go on with {tune}.")
+        st.error(f"{name} failed: {plain(str(state.error))}. Go on with {tune}.")
     elif state.phase is Phase.RUNNING:
         share = f" ({state.done} of {state.total})" if state.total else ""
-        st.info(f"{run.name} is running: {state.stage}{share}. This page needs a finished run.")
+        stage = plain(state.stage)
+        st.info(f"{name} is running: {stage}{share}. This page needs a finished run.")
     elif state.phase is Phase.QUEUED:
-        st.info(f"{run.name} waits for a worker; start one with `stallfree worker`.")
+        st.info(f"{name} waits for a worker; start one with `stallfree worker`.")
     else:
-        st.warning(f"{run.name} has not finished ({state.phase}); go on with {tune}.")
+        st.warning(f"{name} has not finished ({state.phase}); go on with {tune}.")
 
 
 def chosen_point(results: Results) -> Pick:
@@ -60,7 +62,7 @@ def chosen_point(results: Results) -> Pick:
     name = session.point()
     numbers = {str(point["number"]) for point in results.front}
     if name not in {"recommended", "knee", "best"} and name not in numbers:
-        st.warning(f"This run has no point {name!r}; shown is the recommended one.")
+        st.warning(plain(f"This run has no point {name!r}; shown is the recommended one."))
         session.choose("recommended")
     return picked(results, session.point())
 
@@ -91,7 +93,7 @@ def result_of(job: work.Job) -> dict[str, Any] | None:
     except concurrent.futures.TimeoutError:
         _wait(job, future)
     except Exception as error:
-        st.error(f"{job.title}: {work.failure(error)}")
+        st.error(plain(f"{job.title}: {work.failure(error)}"))
     return None
 
 
@@ -112,6 +114,6 @@ def _wait(job: work.Job, future: Future[dict[str, Any]]) -> None:
         done, total = work.progress_of() if future.running() else (0, 0)
         st.progress(done / total if total else 0.0, text=f"{job.title} ...")
     elif error := future.exception():
-        st.error(f"{job.title}: {work.failure(error)}")
+        st.error(plain(f"{job.title}: {work.failure(error)}"))
     else:
         st.rerun()

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any
 
 from dashboard import access, options, work
+from dashboard.uploads import passing
 from profiler.errors import InputError, MissingExtraError
 from tuner.cli.app import guarded
 
@@ -137,6 +138,7 @@ def _end(number: int, frame: FrameType | None) -> None:
     """End at once, by the signal that asked for it; nothing here is left half written."""
     del frame
     work.stop()
+    passing.forget()
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
 

@@ -69,7 +69,7 @@ def choose(point: str | int) -> None:
 def compared() -> list[int]:
     """Numbers of the trials to compare with; they may not exist."""
     words = (_get(WITH) or "").split(",")
-    return [int(word) for word in words if word.isdecimal()][:MOST_COMPARED]
+    return [int(word) for word in words if word.isdecimal() and len(word) < 10][:MOST_COMPARED]
 
 
 def compare_with(numbers: Sequence[int]) -> None:

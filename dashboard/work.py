@@ -87,15 +87,30 @@ _seen: Any = None
 def start(job: Job) -> Future[dict[str, Any]]:
     """Have `job` computed, unless it is being or was; never waits. One that failed is tried again,
     and what was kept is read here and now: it must not wait behind others."""
-    key = job.folder, job.key, _stamp(job.folder)
+    key = _key(job)
     with _lock:
         known = _running.pop(key, None)
-        if known is None or (known.done() and known.exception() is not None):
+        if known is None or _failed(known):
             known = _kept(job) if job.place.exists() else _submitted(job)
         _running[key] = known  # the latest last
         for old in [k for k, f in _running.items() if f.done()][:-_MOST_KEPT]:
             del _running[old]
         return known
+
+
+def is_known(job: Job) -> bool:
+    """Whether `start` would not have it computed, because it is being or was."""
+    with _lock:
+        known = _running.get(_key(job))
+    return known is not None and not _failed(known)
+
+
+def _key(job: Job) -> tuple[Path, str, int]:
+    return job.folder, job.key, _stamp(job.folder)
+
+
+def _failed(future: Future[dict[str, Any]]) -> bool:
+    return future.done() and future.exception() is not None
 
 
 def _kept(job: Job) -> Future[dict[str, Any]]:

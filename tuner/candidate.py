@@ -1,4 +1,4 @@
-"""One confirmed configuration, and what its figures are."""
+"""One confirmed configuration, what its figures are, and how a run ended."""
 
 from __future__ import annotations
 
@@ -32,6 +32,19 @@ _NOTES = {
     Evidence.REHEARSED: REHEARSED,
     Evidence.PREDICTED: "nothing was measured",
 }
+
+
+class Verdict(StrEnum):
+    """How a run ended. None of these is a fault."""
+
+    MET = "met"
+    """a searched configuration meets the SLOs, measured, and is the best that does"""
+    DEFAULT_IS_BEST = "default_is_best"
+    """the engine's default meets the SLOs, and no confirmed candidate measured better"""
+    NOTHING_MET = "nothing_met"
+    """no confirmed configuration met the SLOs; `recommended` holds the closest one"""
+    PREDICTED = "predicted"
+    """nothing was measured, for lack of an engine: all is predicted, `meets_slo` included"""
 
 
 @dataclass(frozen=True)

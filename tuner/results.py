@@ -24,12 +24,11 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
 from profiler.errors import ResultsError
-from tuner.candidate import Candidate, Evidence
+from tuner.candidate import Candidate, Evidence, Verdict
 from tuner.file_lock import try_lock
 from tuner.metrics import or_inf, without_nan
 from tuner.saved_replay import SavedReplay
@@ -38,19 +37,6 @@ from tuner.whole_files import read_json, write_json, write_text, writing
 SCHEMA_VERSION = 3
 VERDICT_VERSION = 1
 DEFAULT_ROOT = Path("stallfree-runs")
-
-
-class Verdict(StrEnum):
-    """How a run ended. None of these is a fault."""
-
-    MET = "met"
-    """a searched configuration meets the SLOs, measured, and is the best that does"""
-    DEFAULT_IS_BEST = "default_is_best"
-    """the engine's default meets the SLOs, and no confirmed candidate measured better"""
-    NOTHING_MET = "nothing_met"
-    """no confirmed configuration met the SLOs; `recommended` holds the closest one"""
-    PREDICTED = "predicted"
-    """nothing was measured, for lack of an engine: all is predicted, `meets_slo` included"""
 
 
 @dataclass(frozen=True)
@@ -183,19 +169,17 @@ class RunFolder:
     def derived(self, name: str) -> Path:
         return self.path / "derived" / f"{name}.json"
 
-    def begin(self, study_file: Path, fingerprint: str, *, resume: bool, fresh: bool) -> None:
-        """Make the folder this study's own, or check that it already is.
+    def base_of(self, study_file: Path) -> Path:
+        """Where the paths in `study_file`, which may be the copy in here, start from."""
+        return self.base if study_file == self.study_file else study_file.parent.resolve()
 
-        `fresh` removes what an earlier run left. Raises `ResultsError` when the folder holds a run
-        and neither is set, or holds another study's run.
+    def begin(self, text: str, facts: dict[str, str], *, resume: bool, fresh: bool) -> None:
+        """Make the folder the own one of the study in `text`, or check that it already is.
+
+        `facts` are the study's `fingerprint`, and the `base` that its paths start from. `fresh`
+        removes what an earlier run left. Raises `ResultsError` when the folder holds a run and
+        neither is set, or holds another study's run.
         """
-        text = study_file.read_text(encoding="utf-8")
-        base = self.base if study_file == self.study_file else study_file.parent.resolve()
-        self.begin_text(text, {"fingerprint": fingerprint, "base": str(base)}, resume, fresh)
-
-    def begin_text(self, text: str, facts: dict[str, str], resume: bool, fresh: bool) -> None:
-        """`begin` with a study's text, its `fingerprint`, and the `base` that its paths start
-        from."""
         marker, fingerprint = self.path / "run.json", facts["fingerprint"]
         if fresh and marker.exists():
             self._clear()
@@ -248,8 +232,9 @@ class RunFolder:
 
     def save_results(self, results: Results) -> None:
         with writing(self.path):
-            shutil.rmtree(self.path / "derived", ignore_errors=True)
+            self.forget("derived")
             write_json(self.path / "results.json", results.to_dict())
+        self.forget("derived")  # what was kept meanwhile is of the results before
 
     def load_results(self) -> Results:
         """The finished run's outcome. Raises `ResultsError` when there is none."""
@@ -279,8 +264,9 @@ class RunFolder:
             )
         return plain
 
-    def forget(self, part: Literal["bundle", "confirm"]) -> None:
-        """Remove what an earlier state of the run exported, or every replay that is kept."""
+    def forget(self, part: Literal["bundle", "confirm", "derived"]) -> None:
+        """Remove what an earlier state of the run exported, every replay that is kept, or what was
+        computed from the results."""
         shutil.rmtree(self.path / part, ignore_errors=True)
 
     def save_replay(self, key: str, round_: int, replay: SavedReplay) -> None:

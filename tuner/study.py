@@ -74,6 +74,13 @@ def placed(study: Study, base: Path, *, needed: bool = True) -> Study:
     return _absolute(study, base, _model_path(study.engine.model, base, needed=needed))
 
 
+def text_of(study: Study) -> str:
+    """A study file of `study`, whose paths are absolute: every key, no comments."""
+    plain = study.model_dump(mode="json", by_alias=True)
+    text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+    return text
+
+
 def _checked(content: dict[str, Any], what: str) -> Study:
     try:
         return Study.model_validate(content)

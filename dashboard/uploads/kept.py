@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from dashboard.options import current
+from dashboard.uploads import passing
 from dashboard.uploads.convert import convert
 from profiler.errors import TraceError
 from tuner.whole_files import writing
@@ -31,9 +32,12 @@ def keep_trace(root: Path, name: str, content: bytes) -> Path:
         )
     with writing(place):
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".", dir=place.parent) as folder:
-            given, made = Path(folder) / name, Path(folder) / "made.parquet"
-            given.write_bytes(content)
+        with (
+            tempfile.TemporaryDirectory(dir=passing.folder()) as raw,
+            tempfile.TemporaryDirectory(prefix=".", dir=place.parent) as folder,
+        ):
+            given, made = Path(raw) / name, Path(folder) / "made.parquet"
+            given.write_bytes(content)  # never where runs are kept: it may hold text
             convert(given, made)
             os.link(made, place)  # refuses to replace
     return place

@@ -7,7 +7,6 @@ import hashlib
 import shutil
 import tempfile
 import threading
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ FILE = "upload"
 
 _lock = threading.Lock()
 _root: tempfile.TemporaryDirectory[str] | None = None
-_begun: dict[work.Job, Future[dict[str, Any]]] = {}
 
 
 def job_on(content: bytes, title: str, function: work.Work, *arguments: Any) -> work.Job:
@@ -30,19 +28,26 @@ def job_on(content: bytes, title: str, function: work.Work, *arguments: Any) -> 
     key = work.Job(title, function, Path(), arguments).key
     name = f"{hashlib.sha256(content).hexdigest()[:32]}-{key}"
     with _lock:
-        job = work.Job(title, function, _folder() / name, arguments)
-        known = _begun.get(job)
-        if known is None or (known.done() and known.exception() is not None):
+        job = work.Job(title, function, folder() / name, arguments)
+        if not work.is_known(job):
             job.folder.mkdir(exist_ok=True)
             (job.folder / FILE).write_bytes(content)
-            future = _begun[job] = work.start(job)
+            future = work.start(job)
             future.add_done_callback(lambda _: shutil.rmtree(job.folder, ignore_errors=True))
     return job
 
 
-def _folder() -> Path:
+def folder() -> Path:
     """Of this server's files, readable by its user alone; goes when the server ends."""
     global _root
     if _root is None:
         _root = tempfile.TemporaryDirectory(prefix="stallfree-uploads-")
     return Path(_root.name)
+
+
+def forget() -> None:
+    """Remove `folder`; for when the server is ended by a signal, after which nothing tidies up."""
+    global _root
+    if _root is not None:
+        _root.cleanup()
+    _root = None

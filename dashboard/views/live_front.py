@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard import data, live, parts
 from dashboard.figures.front import framed, front_figure
 from dashboard.figures.front_view import Marks, View
+from dashboard.markdown import plain
 from dashboard.options import current
 from profiler.errors import StallfreeError
 from tuner.search.run_state import Phase
@@ -32,7 +33,8 @@ def _watch(name: str) -> None:
     if run.state.phase is not Phase.RUNNING:
         st.rerun()
     share = f", {run.state.done:,} of {run.state.total:,}" if run.state.total else ""
-    st.info(f"{run.name} is running ({run.state.stage}{share}); this is what it has found so far.")
+    doing = f"{run.name} is running ({run.state.stage}{share})"
+    st.info(plain(f"{doing}; this is what it has found so far."))
     _draw(run)
 
 

@@ -7,6 +7,7 @@ import streamlit as st
 
 from dashboard import data, launch, parts, session, tables
 from dashboard.found import provenance, readable, sentence, settings_against_default
+from dashboard.markdown import plain
 from dashboard.options import current
 from dashboard.studies_table import is_live, table
 from dashboard.views import compare
@@ -54,7 +55,7 @@ def _say_state(run: data.Run) -> None:
     state = run.state
     if state.phase is Phase.RUNNING:
         share = f" ({state.done:,} of {state.total:,})" if state.total else ""
-        st.info(f"{run.name} is running: {state.stage}{share}.")
+        st.info(plain(f"{run.name} is running: {state.stage}{share}."))
     elif is_live(run) or not run.has_results:
         parts.say_state(run)
 

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from tests.tuner.conftest import candidate, finished_by_hand
-from tuner.candidate import Evidence
+from tuner.candidate import Evidence, Verdict
 from tuner.fleet_plan import AGGREGATED, DECODE, PREFILL, FleetPlan, PoolSetup
-from tuner.results import Results, Verdict
+from tuner.results import Results
 
 
 def aggregated(replicas: int = 4, **settings: Any) -> dict[str, Any]:

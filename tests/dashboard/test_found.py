@@ -14,8 +14,8 @@ from dashboard.figures.digits import digits
 from dashboard.found import sentence
 from dashboard.report.section import Reported
 from dashboard.report.studies import section
-from tuner.candidate import Evidence
-from tuner.results import Results, RunFolder, Verdict
+from tuner.candidate import Evidence, Verdict
+from tuner.results import Results, RunFolder
 
 
 @pytest.fixture

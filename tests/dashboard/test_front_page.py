@@ -14,7 +14,8 @@ from dashboard.found import sentence
 from dashboard.markdown import plain
 from tests.dashboard import made_runs
 from tests.dashboard.conftest import Look
-from tuner.results import Results, RunFolder, Verdict
+from tuner.candidate import Verdict
+from tuner.results import Results, RunFolder
 from tuner.search.run_state import Phase, RunState, save_state
 
 

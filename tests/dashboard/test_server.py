@@ -32,6 +32,18 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     assert "is a file" in _refused(tmp_path / "file")
 
 
+def test_code_where_it_is_started_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project of one's own may have a package called dashboard, too."""
+    (tmp_path / "dashboard").mkdir()
+    (tmp_path / "dashboard" / "__init__.py").write_text("raise SystemExit('not ours')")
+    monkeypatch.chdir(tmp_path)
+    assert "does not exist" in _refused("absent")
+    report = stallfree("report", tmp_path)
+    assert "holds no finished run" in report.stderr
+
+
 def test_a_port_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -78,6 +90,6 @@ def test_the_command_becomes_the_server(monkeypatch: pytest.MonkeyPatch) -> None
     except SystemExit as end:
         assert not end.code
     assert begun[0][1:] == [
-        "-m", "dashboard.server", "--port=8600", "--address=::1", "--token-file=t",
+        "-P", "-m", "dashboard.server", "--port=8600", "--address=::1", "--token-file=t",
         "--allow-launch", "--open", "--", "runs",
     ]  # fmt: skip

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from profiler.outcomes import TokenTimes, outcomes_from_token_times
-from tuner.candidate import Candidate, Evidence
+from tuner.candidate import Candidate, Evidence, Verdict
 from tuner.intervals import over_windows
 from tuner.metrics import compute
-from tuner.results import Results, Verdict
+from tuner.results import Results
 from tuner.saved_replay import SavedReplay
 from tuner.slo import Limits, Slo
 

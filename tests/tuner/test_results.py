@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,12 +26,35 @@ def study_file(tmp_path: Path) -> Path:
     return path
 
 
+def begin(
+    folder: RunFolder, study_file: Path, fingerprint: str, *, resume: bool, fresh: bool
+) -> None:
+    facts = {"fingerprint": fingerprint, "base": str(folder.base_of(study_file))}
+    folder.begin(study_file.read_text(), facts, resume=resume, fresh=fresh)
+
+
 def test_results_round_trip(tmp_path: Path, results: Results) -> None:
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir()
     folder.save_results(results)
     assert folder.load_results() == results
     assert find_runs(folder.path) == find_runs(tmp_path) == [folder.path]
+
+
+def test_what_is_derived_while_results_are_written_goes_too(
+    tmp_path: Path, results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is of the results before, and would be taken for the new ones' for ever."""
+    folder = RunFolder(tmp_path)
+
+    def write(path: Path, plain: Mapping[str, Any]) -> None:
+        folder.derived("late").parent.mkdir()
+        folder.derived("late").touch()
+        write_json(path, plain)
+
+    monkeypatch.setattr("tuner.results.write_json", write)
+    folder.save_results(results)
+    assert folder.load_results() == results and not folder.derived("late").exists()
 
 
 def test_another_schema_version_is_refused(results: Results) -> None:
@@ -61,22 +86,22 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
 def test_begin_asks_for_resume_or_fresh(tmp_path: Path, study_file: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir()
-    folder.begin(study_file, "a", resume=False, fresh=False)
+    begin(folder, study_file, "a", resume=False, fresh=False)
     with pytest.raises(ResultsError, match=r"--resume.*--fresh"):
-        folder.begin(study_file, "a", resume=False, fresh=False)
-    folder.begin(study_file, "a", resume=True, fresh=False)
+        begin(folder, study_file, "a", resume=False, fresh=False)
+    begin(folder, study_file, "a", resume=True, fresh=False)
     with pytest.raises(ResultsError, match="other traffic"):
-        folder.begin(study_file, "b", resume=True, fresh=False)
+        begin(folder, study_file, "b", resume=True, fresh=False)
     folder.trace.touch()
-    folder.begin(study_file, "b", resume=False, fresh=True)
+    begin(folder, study_file, "b", resume=False, fresh=True)
     assert not folder.trace.exists()
 
 
 def test_fresh_removes_only_a_runs_own_files(tmp_path: Path, study_file: Path) -> None:
     folder = RunFolder(tmp_path)  # the study's own folder: the worst choice one can make
-    folder.begin(study_file, "a", resume=False, fresh=False)
+    begin(folder, study_file, "a", resume=False, fresh=False)
     (tmp_path / "notes.txt").write_text("mine")
-    folder.begin(study_file, "a", resume=False, fresh=True)
+    begin(folder, study_file, "a", resume=False, fresh=True)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert study_file.read_text() == "name: x\n"
 
@@ -85,14 +110,14 @@ def test_a_fresh_run_of_the_copy_knows_where_its_paths_start(
     tmp_path: Path, study_file: Path
 ) -> None:
     folder = RunFolder(tmp_path / "run")
-    folder.begin(study_file, "a", resume=False, fresh=False)
-    folder.begin(folder.study_file, "a", resume=False, fresh=True)
+    begin(folder, study_file, "a", resume=False, fresh=False)
+    begin(folder, folder.study_file, "a", resume=False, fresh=True)
     assert folder.base == study_file.parent.resolve()
 
 
 def test_fresh_leaves_a_folder_that_is_no_run_alone(tmp_path: Path, study_file: Path) -> None:
     (tmp_path / "profile").mkdir()
-    RunFolder(tmp_path).begin(study_file, "a", resume=False, fresh=True)
+    begin(RunFolder(tmp_path), study_file, "a", resume=False, fresh=True)
     assert (tmp_path / "profile").exists()
 
 

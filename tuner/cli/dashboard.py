@@ -40,7 +40,14 @@ def dashboard(
     import os
     import sys
 
-    command = [sys.executable, "-m", "dashboard.server", f"--port={port}", f"--address={address}"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "dashboard.server",
+        f"--port={port}",
+        f"--address={address}",
+    ]
     command += [f"--token-file={token_file}"] if token_file else []
     command += [f"--proxy-header={proxy_header}"] if proxy_header is not None else []
     command += ["--allow-launch"] if allow_launch else []

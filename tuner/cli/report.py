@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tuner.candidate import Candidate, Evidence
+from tuner.candidate import Candidate, Evidence, Verdict
 from tuner.cli.charts import Series, chart, is_wide
 from tuner.cli.fleet_report import print_fleets
 from tuner.fleet_plan import MOST_REHEARSED
 from tuner.intervals import ALL, odds
-from tuner.results import Results, Verdict
+from tuner.results import Results
 from tuner.slo import missed_in_words
 
 _ROWS = (

@@ -32,6 +32,6 @@ def report(
     if out.suffix != ".html":
         raise StudyError(f"--out must be an HTML file, got {str(out)!r}; give FILE.html")
     folder = find_run(study).path.resolve()
-    command = [sys.executable, "-m", "dashboard.report", str(folder), f"--out={out}"]
+    command = [sys.executable, "-P", "-m", "dashboard.report", str(folder), f"--out={out}"]
     command += [f"--pick={pick}", *(["--json"] if json else [])]
     os.execv(sys.executable, command)  # the dashboard's part: nothing of the tuner imports it

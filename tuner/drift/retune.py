@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import yaml
-
 from tuner.drift.price import starting_points
 from tuner.results import Results, RunFolder
 from tuner.schema import Study
@@ -13,6 +11,7 @@ from tuner.search.kept import KeptRun
 from tuner.search.progress import Ui
 from tuner.search.stages import StartEngine
 from tuner.search.tune import TuneOptions, tune
+from tuner.study import text_of
 from tuner.whole_files import write_text, writing
 
 
@@ -43,9 +42,8 @@ def retune(run: KeptRun, study: Study, plan: Retune, ui: Ui, start: StartEngine)
             update={"path": str(kept.resolve()), "budget_s": None, "silicon": None}
         )
         study = study.model_copy(update={"profile": profile})
-    text = yaml.safe_dump(study.model_dump(mode="json", by_alias=True), sort_keys=False)
     with writing(plan.folder.path):
         plan.folder.path.mkdir(parents=True, exist_ok=True)
-        write_text(plan.folder.study_file, text)
+        write_text(plan.folder.study_file, text_of(study))
     options = TuneOptions(plan.folder.study_file, start=start, first=starting_points(run.results))
     return tune(study, plan.folder, options, ui)

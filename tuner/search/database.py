@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import optuna
 from optuna.exceptions import StorageInternalError
@@ -19,6 +21,9 @@ from tuner.search.pareto import Trial
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 _STUDY = "stallfree"
 _LOCK_TIMEOUT_S = 60.0
+_WAY_OUT = (
+    "make sure that no other run uses it and that the disk has space, then go on with --resume"
+)
 IN_MEMORY = Path(":memory:")
 """a `database` that is gone with the search, for one worker"""
 
@@ -37,12 +42,22 @@ def load_trials(database: Path) -> list[Trial]:
     """The finished trials that `search` left in `database`, or has so far; writes nothing. Raises
     `ResultsError`."""
     require_trials(database)
+    if not _is_begun(database):  # Optuna would make the tables, and a search that does too fails
+        raise ResultsError(_missing(database))
     with _storage(database) as storage:
-        try:
-            study = optuna.load_study(study_name=_STUDY, storage=storage)
-        except KeyError as error:  # a search that is being begun
-            raise ResultsError(_missing(database)) from error
-        return rows_of(study)
+        return rows_of(optuna.load_study(study_name=_STUDY, storage=storage))
+
+
+def _is_begun(database: Path) -> bool:
+    """Whether the study is there, after which nothing more is made. Raises `ResultsError`."""
+    place = f"file:{quote(str(database.resolve()))}?mode=ro"
+    try:
+        with closing(sqlite3.connect(place, _LOCK_TIMEOUT_S, uri=True)) as known:
+            return known.execute("SELECT 1 FROM studies").fetchone() is not None
+    except sqlite3.Error as error:
+        if "no such table" in str(error):
+            return False
+        raise ResultsError(f"search database {database}: {error}; {_WAY_OUT}") from error
 
 
 @contextmanager
@@ -73,10 +88,7 @@ def _storage(database: Path) -> Iterator[optuna.storages.RDBStorage]:
         yield storage
     except (SQLAlchemyError, StorageInternalError) as error:
         cause = " ".join(str(error.__cause__ or error).split())
-        raise ResultsError(
-            f"search database {database}: {cause}; make sure that no other run uses it and that "
-            "the disk has space, then go on with --resume"
-        ) from error
+        raise ResultsError(f"search database {database}: {cause}; {_WAY_OUT}") from error
     finally:
         if storage is not None:
             storage.remove_session()

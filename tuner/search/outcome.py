@@ -8,8 +8,8 @@ from typing import Any
 from profiler.engines.rehearsal.spec import LATENCY_MODEL
 from profiler.provenance import provenance_now
 from profiler.traffic.trace import Trace
-from tuner.candidate import Candidate, Evidence
-from tuner.results import Results, Verdict
+from tuner.candidate import Candidate, Evidence, Verdict
+from tuner.results import Results
 from tuner.schema import Study
 from tuner.search.checked import unchecked_note
 from tuner.search.pareto import Trial, front

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from profiler.errors import SimulationError
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, Verdict
 from tuner.metrics import Metrics
-from tuner.results import Verdict
 from tuner.search.pareto import rank
 
 

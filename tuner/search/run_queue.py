@@ -6,6 +6,7 @@ that two workers never take the same run and a run is not stopped and begun at o
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,8 +27,9 @@ from tuner.search.run_state import (
 from tuner.study import parse_study, placed
 from tuner.whole_files import writing
 
-RESERVED = ("uploads", "queue")
-"""names in a storage folder that are no runs"""
+RESERVED = ("uploads", "queue", "study.yaml", "results.json")
+"""names in a storage folder that are no runs; with one of the last two in it, the folder itself is
+taken for a run"""
 RESUMABLE = (Phase.STOPPED, Phase.KILLED, Phase.FAILED)
 
 
@@ -54,8 +56,12 @@ def enqueue(root: Path, study_text: str, base: Path) -> RunFolder:
                 f"there is a run called {study.name} already; give the study another name"
             ) from error
     facts = {"fingerprint": fingerprint(study), "base": str(base.resolve())}
-    folder.begin_text(study_text, facts, resume=False, fresh=False)
-    save_state(folder, RunState(Phase.QUEUED))
+    try:
+        folder.begin(study_text, facts, resume=False, fresh=False)
+        save_state(folder, RunState(Phase.QUEUED))
+    except ResultsError:  # such as a full disk: half a run would keep its name taken
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
     return folder
 
 

@@ -75,20 +75,26 @@ _STATE = TypeAdapter(RunState)
 
 def load_state(folder: RunFolder) -> RunState:
     """The state of the run in `folder`. Raises `ResultsError` when its file is damaged."""
+    state = _written(folder)
+    if state.phase is not Phase.RUNNING or is_held(folder):
+        return state
+    latest = _written(folder)  # it may have ended between the two looks, and said so
+    return replace(latest, phase=Phase.KILLED) if latest.phase is Phase.RUNNING else latest
+
+
+def _written(folder: RunFolder) -> RunState:
+    """What the run said last. Raises `ResultsError`."""
     path = folder.path / "state.json"
     if not path.exists():  # a run of before states were kept, or one that is being begun
         done = (folder.path / "results.json").exists()
         return RunState(Phase.FINISHED if done else Phase.KILLED)
     plain = read_json(path)
     try:
-        state = _STATE.validate_python(plain)
+        return _STATE.validate_python(plain)
     except ValidationError as error:
         raise ResultsError(
             f"{path} is damaged ({error.errors()[0]['msg']}); remove it and go on with --resume"
         ) from error
-    if state.phase is Phase.RUNNING and not is_held(folder):
-        return replace(state, phase=Phase.KILLED)
-    return state
 
 
 def is_held(folder: RunFolder) -> bool:

@@ -37,6 +37,7 @@ from tuner.search.rehearsed import confirming_spec
 from tuner.search.rounds import engines
 from tuner.search.run_state import recorded
 from tuner.search.stages import StartEngine, run_profile, run_search, run_trace
+from tuner.study import parse_study, placed, text_of
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,7 @@ def tune(study: Study, folder: RunFolder, options: TuneOptions, ui: Ui) -> Resul
     finished stays in the folder for `resume`.
     """
     with folder.lock():
-        folder.begin(
-            options.study_file, fingerprint(study), resume=options.resume, fresh=options.fresh
-        )
+        begin(study, folder, options.study_file, resume=options.resume, fresh=options.fresh)
         with recorded(folder, ui) as recording:
             return _tune(study, folder, options, recording)
 
@@ -159,6 +158,19 @@ def fingerprint(study: Study) -> str:
     del content["engine"]["unchecked"]  # a refused run goes on with --unchecked-engine
     content["search"] = study.search.model_dump(mode="json", include={"space", "windows"})
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def begin(study: Study, folder: RunFolder, study_file: Path, *, resume: bool, fresh: bool) -> None:
+    """Make `folder` the study's own, or check that it is (`RunFolder.begin`).
+
+    Its copy of the study is the file as it is; where the command line changed the study, all of the
+    changed one: a run goes on, is looked at and is cloned from its copy.
+    """
+    text, base = study_file.read_text(encoding="utf-8"), folder.base_of(study_file)
+    if placed(parse_study(text, f"study {study_file}"), base, needed=False) != study:
+        text = text_of(study)
+    facts = {"fingerprint": fingerprint(study), "base": str(base)}
+    folder.begin(text, facts, resume=resume, fresh=fresh)
 
 
 def run_confirm(parts: Parts, ui: Ui, start: StartEngine) -> list[Candidate]:

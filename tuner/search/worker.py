@@ -6,6 +6,7 @@ the storage folder, so that others know that there is one (`is_at_work`).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import signal
 import subprocess
@@ -83,8 +84,9 @@ class Worker:
         except KeyboardInterrupt:
             self.say(f"{name}: stopping")
             _interrupt(child)
-            _settle(folder, Phase.STOPPED, None)
-            self.say(f"{name}: {in_words(load_state(folder))}")
+            with contextlib.suppress(ResultsError):  # the worker ends, whatever the folder is like
+                _settle(folder, Phase.STOPPED, None)
+            self.say(f"{name}: {in_words(_state(folder))}")
             raise
         _settle(folder, Phase.FAILED, _reason(folder, child.returncode))
         self.say(f"{name}: {in_words(load_state(folder))}")

@@ -21,7 +21,7 @@ from tuner.search.optimize import SearchOptions, search
 from tuner.search.pareto import Trial, rank, worth_of
 from tuner.search.progress import Ui
 from tuner.search.stages import StartEngine, run_profile, run_trace
-from tuner.search.tune import fingerprint
+from tuner.search.tune import begin
 from tuner.verdict.bench import Bench
 from tuner.verdict.judge import JudgeSettings, judge
 from tuner.verdict.options import SIDES, Option, Side
@@ -54,7 +54,7 @@ def verdict(study: Study, folder: RunFolder, options: VerdictOptions, ui: Ui) ->
     """
     require_modes(study)
     with folder.lock():
-        folder.begin(options.study_file, fingerprint(study), resume=True, fresh=options.fresh)
+        begin(study, folder, options.study_file, resume=True, fresh=options.fresh)
         trace = run_trace(study, folder, ui)
         slo_of(study, trace)  # an unknown class is found before minutes are spent
         require_room(trace, study.fixed.max_model_len)

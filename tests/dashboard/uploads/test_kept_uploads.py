@@ -41,6 +41,21 @@ def test_a_trace_is_kept_without_text(place: Path) -> None:
     assert b"secret" not in kept.read_bytes()
 
 
+def test_what_was_given_is_never_where_runs_are_kept(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is ended meanwhile would leave it there."""
+    seen: list[Path] = []
+
+    def look(given: Path, made: Path) -> None:
+        seen.append(given)
+        convert.convert(given, made)
+
+    monkeypatch.setattr("dashboard.uploads.kept.convert", look)
+    keep_trace(place, "mine", ROWS)
+    assert not seen[0].is_relative_to(place)
+
+
 def test_what_is_no_trace_leaves_nothing(place: Path) -> None:
     with pytest.raises(TraceError, match="no arrival column") as refused:
         keep_trace(place, "mine", b"a,b\n1,2\n")

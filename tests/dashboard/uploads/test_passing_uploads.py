@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -18,12 +21,12 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[work.Job, Future[dict[s
     """Jobs that were begun; the test ends them."""
     known: list[tuple[work.Job, Future[dict[str, Any]]]] = []
 
-    def start(job: work.Job) -> Future[dict[str, Any]]:
+    def submitted(job: work.Job) -> Future[dict[str, Any]]:
         known.append((job, Future()))
         return known[-1][1]
 
-    monkeypatch.setattr(work, "start", start)
-    monkeypatch.setattr(passing, "_begun", {})
+    monkeypatch.setattr(work, "_submitted", submitted)
+    monkeypatch.setattr(work, "_running", {})
     return known
 
 
@@ -65,3 +68,27 @@ def test_files_of_different_content_are_different_jobs(
         passing.job_on(content, "reading", traffic_drift, str(finished_run), Newer(None))
     (one, _), (two, _) = begun
     assert one.folder != two.folder
+
+
+def test_a_result_that_is_no_longer_in_memory_is_computed_from_its_file_again(
+    finished_run: Path,
+    begun: list[tuple[work.Job, Future[dict[str, Any]]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(work, "_MOST_KEPT", 1)
+    for content in (b"one", b"two", b"three", b"one"):
+        job = passing.job_on(content, "reading", traffic_drift, str(finished_run), Newer(None))
+        assert (job.folder / passing.FILE).read_bytes() == content
+        begun[-1][1].set_result({})
+    assert len(begun) == 4
+
+
+def test_files_go_when_a_signal_ends_the_server() -> None:
+    code = (
+        "import os, signal; from dashboard import server; from dashboard.uploads import passing\n"
+        "(passing.folder() / 'x').write_text('secret'); print(passing.folder(), flush=True)\n"
+        "server._end_on_signals(); signal.raise_signal(signal.SIGTERM)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == -signal.SIGTERM
+    assert not Path(done.stdout.strip()).exists()

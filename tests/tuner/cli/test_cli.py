@@ -288,6 +288,26 @@ def test_tune_goes_on_in_a_run_folder(stallfree, finished_run: Path, tmp_path: P
     assert (code, "leave --out away" in err) == (2, True)
 
 
+def test_a_run_goes_on_with_what_the_command_line_changed(
+    stallfree, small_study: Path, finished_run: Path, tmp_path: Path
+) -> None:
+    """Also by its folder alone, as a worker does; what was not changed stays as it was written."""
+    study, trace, folder = tmp_path / "small.yaml", tmp_path / "t.csv", tmp_path / "run"
+    shutil.copy(small_study, study)
+    trace.write_text("arrival,prompt,output\n" + "".join(f"{i},{90 + i},5\n" for i in range(20)))
+    profile = ["--profile", finished_run / "profile"]
+    words = ["tune", study, "--trace", trace, *profile, "--trials", "2", "--out", folder]
+    assert stallfree(*words)[0] == 0
+    (folder / "results.json").unlink()
+    code, out, err = stallfree("tune", folder, "--resume", "--json")
+    assert code == 0, err
+    assert json.loads(out)["trials"] == 2
+    code, out, err = stallfree("tune", folder, "--resume", "--trials", "3", "--json")
+    assert code == 0, err
+    assert json.loads(out)["trials"] == 3
+    assert (finished_run / "study.yaml").read_text() == small_study.read_text()
+
+
 def test_a_worker_drains_an_empty_queue(stallfree, tmp_path: Path) -> None:
     code, _, err = stallfree("worker", tmp_path / "runs", "--once")
     assert code == 0

@@ -10,8 +10,9 @@ import pytest
 from profiler.engines.silicon.fitted import fitted_terms
 from profiler.engines.silicon.spec import Terms
 from profiler.errors import StudyError
+from tuner.candidate import Verdict
 from tuner.cli.predict import FITTED_TERMS, terms_without
-from tuner.results import RunFolder, Verdict
+from tuner.results import RunFolder
 from tuner.search.progress import SilentUi
 from tuner.search.tune import TuneOptions, tune
 from tuner.silicon_section import SiliconSection, TermsSection

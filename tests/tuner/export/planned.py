@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from tests.tuner.conftest import finished_by_hand
-from tuner.candidate import Candidate, Evidence
+from tuner.candidate import Candidate, Evidence, Verdict
 from tuner.fleet_plan import AGGREGATED, DECODE, PREFILL, FleetPlan, PoolSetup
-from tuner.results import Results, Verdict
+from tuner.results import Results
 
 SETTINGS: dict[str, Any] = {"max_model_len": 4096, "max_num_batched_tokens": 1024}
 DEFAULT = FleetPlan((PoolSetup(AGGREGATED, 8, 1, "h200", {"max_model_len": 4096}),), "round-robin")

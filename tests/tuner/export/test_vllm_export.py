@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from profiler.engine_config import EngineConfig
+from tuner.candidate import Verdict
 from tuner.export.bundle import BundleOptions, bundle
 from tuner.export.emit import emit
-from tuner.results import Results, Verdict
+from tuner.results import Results
 
 ALL_SETTINGS: dict[str, Any] = {
     "max_num_batched_tokens": 512,

@@ -18,9 +18,9 @@ from profiler.outcomes import TokenTimes
 from profiler.replay import Fidelity, Replay
 from profiler.replay import replay as real_replay
 from profiler.traffic.synthetic import like
-from tuner.candidate import Candidate
+from tuner.candidate import Candidate, Verdict
 from tuner.metrics import Metrics
-from tuner.results import RunFolder, Verdict
+from tuner.results import RunFolder
 from tuner.search import confirm as module
 from tuner.search.confirm import Plan, at_speed, confirm
 from tuner.search.progress import SilentUi

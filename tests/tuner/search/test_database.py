@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import optuna
 import pytest
 
 from profiler.errors import ResultsError
@@ -28,3 +29,17 @@ def test_a_database_without_a_study_is_said(tmp_path: Path) -> None:
     database.write_bytes(b"")
     with pytest.raises(ResultsError, match="run `stallfree tune` first"):
         load_trials(database)
+    assert database.read_bytes() == b""  # tables made now would fail the search that makes them
+    storage = optuna.storages.RDBStorage(f"sqlite:///{database}")
+    storage.remove_session()
+    storage.engine.dispose()
+    with pytest.raises(ResultsError, match="run `stallfree tune` first"):
+        load_trials(database)
+
+
+def test_a_damaged_database_is_said_in_one_line(tmp_path: Path) -> None:
+    database = tmp_path / "study.db"
+    database.write_bytes(b"no database" * 100)
+    with pytest.raises(ResultsError, match="go on with --resume") as refused:
+        load_trials(database)
+    assert "\n" not in str(refused.value)

@@ -24,12 +24,12 @@ from profiler.errors import EngineDiedError, EvidenceError, StudyError
 from profiler.replay import Replay
 from tests.tuner.search.conftest import tuned, write_fleet_study
 from tests.tuner.search.made_deployment import Stage
-from tuner.candidate import Evidence
+from tuner.candidate import Evidence, Verdict
 from tuner.cli.app import main
 from tuner.cli.report import print_results, verdict_line
 from tuner.export.bundle import BundleOptions, bundle
 from tuner.fleet_plan import FleetPlan
-from tuner.results import Results, RunFolder, Verdict
+from tuner.results import Results, RunFolder
 from tuner.schema import Study
 from tuner.search.fleet_confirm import choose, confirm_fleet
 from tuner.search.fleet_tune import Scored

@@ -16,13 +16,13 @@ from rich.console import Console
 from profiler.errors import LinkError
 from profiler.traffic.trace import Trace
 from tests.tuner.search.conftest import no_engine
-from tuner.candidate import Evidence
+from tuner.candidate import Evidence, Verdict
 from tuner.cli.app import main
 from tuner.cli.fleet_report import print_fleets
 from tuner.cli.report import print_results, verdict_line
 from tuner.export.bundle import BundleOptions, bundle, launch_plan
 from tuner.fleet_plan import plan_of
-from tuner.results import Results, RunFolder, Verdict
+from tuner.results import Results, RunFolder
 from tuner.search.progress import SilentUi
 from tuner.search.tune import TuneOptions, fingerprint, tune
 from tuner.study import load_study

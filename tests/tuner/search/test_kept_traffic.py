@@ -11,6 +11,7 @@ from tests.conftest import STUDY
 from tuner.results import RunFolder
 from tuner.search.progress import SilentUi
 from tuner.search.stages import run_trace
+from tuner.search.tune import begin
 from tuner.study import load_study
 
 
@@ -24,13 +25,13 @@ def test_the_report_of_reading_is_kept_and_goes_with_the_run(tmp_path: Path) -> 
     rows = ["0,10,2", "1,20,0", "2,30,3"]
     (tmp_path / "t.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]))
     study, folder = _study(tmp_path, {"path": "t.csv"}), RunFolder(tmp_path / "run")
-    folder.begin(study, "one", resume=False, fresh=False)
+    begin(load_study(study), folder, study, resume=False, fresh=False)
     trace = run_trace(load_study(study), folder, SilentUi())
     report = json.loads(folder.trace_report.read_text())
     assert (report["file"], report["rows_read"], report["rows_kept"]) == ("t.csv", 3, 2)
     assert report["dropped"][0]["lines"] == [3]
     assert run_trace(load_study(study), folder, SilentUi()).digest() == trace.digest()
-    folder.begin(study, "one", resume=False, fresh=True)
+    begin(load_study(study), folder, study, resume=False, fresh=True)
     assert not folder.trace_report.exists()
 
 

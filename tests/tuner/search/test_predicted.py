@@ -15,10 +15,10 @@ from profiler.collect import Profile
 from profiler.engine_config import EngineConfig
 from profiler.engines.base import Engine, EngineSpec
 from profiler.errors import SimulationError
-from tuner.candidate import Evidence
+from tuner.candidate import Evidence, Verdict
 from tuner.cli.report import print_results, verdict_line
 from tuner.export.bundle import BundleOptions, bundle
-from tuner.results import Results, RunFolder, Verdict
+from tuner.results import Results, RunFolder
 from tuner.search.objective import blocks_by_budget
 from tuner.search.pareto import Trial
 from tuner.search.predicted import predicted_candidates

@@ -64,6 +64,8 @@ def test_two_workers_never_have_the_same_run(tmp_path: Path) -> None:
         (STUDY.replace("name: small", "name: ../x"), "name: .* got '../x'"),
         (STUDY.replace("name: small", "name: uploads"), "'uploads' is no name of a study"),
         (STUDY.replace("model: none", "model: ./none"), "engine.model: no such folder"),
+        (STUDY.replace("name: small", "name: study.yaml"), "'study.yaml' is no name of a study"),
+        (STUDY.replace("name: small", "name: results.json"), "'results.json' is no name"),
         ("[]", "the study must be a mapping"),
         ("seed: 2024-13-45", "the study is not valid YAML"),
         ("? [a]\n: b", "a key must be a word"),
@@ -81,6 +83,19 @@ def test_a_name_is_given_once(tmp_path: Path) -> None:
     enqueue(tmp_path, STUDY, tmp_path)
     with pytest.raises(ResultsError, match="there is a run called small already; give the study"):
         enqueue(tmp_path, STUDY, tmp_path)
+
+
+def test_a_name_is_free_again_when_the_disk_was_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: RunFolder, state: RunState) -> None:
+        raise ResultsError("no space left")
+
+    with monkeypatch.context() as patch, pytest.raises(ResultsError, match="no space left"):
+        patch.setattr("tuner.search.run_queue.save_state", full)
+        enqueue(tmp_path, STUDY, tmp_path)
+    assert not list(tmp_path.iterdir())
+    enqueue(tmp_path, STUDY, tmp_path)
 
 
 def test_nothing_is_queued_inside_a_run(tmp_path: Path) -> None:

@@ -129,6 +129,18 @@ def test_a_run_that_nobody_holds_was_killed(folder: RunFolder) -> None:
     assert load_state(folder).phase is Phase.KILLED
 
 
+def test_a_run_that_ends_while_it_is_looked_at_was_not_killed(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def held(looked_at: RunFolder) -> bool:
+        save_state(looked_at, RunState(Phase.FINISHED))
+        return False
+
+    save_state(folder, RunState(Phase.RUNNING))
+    monkeypatch.setattr("tuner.search.run_state.is_held", held)
+    assert load_state(folder).phase is Phase.FINISHED
+
+
 @pytest.mark.parametrize(
     "text",
     ['{"phase": "dreaming"}', '{"phase": "queued", "done": "many"}', '{"done": 3}', "no json"],

@@ -14,7 +14,8 @@ import pytest
 from profiler.engines import start_engine
 from profiler.engines.base import Engine, EngineSpec, Progress
 from profiler.errors import EngineDiedError, ResultsError, StudyError
-from tuner.results import RunFolder, Verdict
+from tuner.candidate import Verdict
+from tuner.results import RunFolder
 from tuner.search.progress import SilentUi
 from tuner.search.tune import TuneOptions, confirm_again, fingerprint, tune
 from tuner.study import load_study, overridden

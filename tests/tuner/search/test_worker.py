@@ -126,6 +126,25 @@ def test_ctrl_c_ends_the_study_and_keeps_it(tmp_path: Path) -> None:
     assert not children()
 
 
+def test_ctrl_c_ends_a_worker_whose_run_folder_is_damaged(tmp_path: Path) -> None:
+    folder = enqueue(tmp_path, STUDY, tmp_path)
+    command = script(
+        "from tuner.search.run_state import *; import threading\n"
+        "with folder.lock():\n"
+        "    save_state(folder, RunState(Phase.RUNNING, 'searching')); threading.Event().wait(60)"
+    )
+
+    def damage() -> None:
+        (folder.path / "state.json").write_text("{")
+        signal.raise_signal(signal.SIGINT)
+
+    heard = Heard(damage)
+    with pytest.raises(KeyboardInterrupt):
+        Worker(tmp_path, command, heard).run(once=True)
+    assert "state.json cannot be read" in heard.lines[-1]
+    assert not children()
+
+
 def test_ctrl_c_before_the_run_has_begun(tmp_path: Path) -> None:
     folder = enqueue(tmp_path, STUDY, tmp_path)
 
