@@ -21,7 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from dashboard import access, options, work
+from dashboard import options, work
+from dashboard.entrance import access
 from dashboard.uploads import passing
 from profiler.errors import InputError, MissingExtraError
 from tuner.cli.app import guarded
@@ -94,7 +95,7 @@ def _app(who: access.Access, started: Callable[[], None]) -> Any:
         from starlette.middleware import Middleware
         from streamlit.starlette import App
 
-        from dashboard.gate import Gate
+        from dashboard.entrance.gate import Gate
     except ImportError as error:
         raise MissingExtraError(
             f"the dashboard needs streamlit 1.67 or newer ({error}); pip install -U streamlit"

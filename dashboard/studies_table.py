@@ -11,7 +11,7 @@ import streamlit as st
 
 from dashboard.data import Run
 from dashboard.figures.digits import digits
-from dashboard.found import figures_of, model_name, slo_in_words, source_of_figures
+from dashboard.words.found import figures_of, model_name, slo_in_words, source_of_figures
 from profiler.errors import StallfreeError
 from tuner.results import Results, RunFolder
 from tuner.schema import Study

@@ -6,9 +6,9 @@ import shlex
 
 import pandas as pd
 
-from dashboard import export_words
 from dashboard.archive import export_command
 from dashboard.report.section import Reported, Section
+from dashboard.words import export_words
 from profiler.engines.base import Progress
 from profiler.errors import ExportError
 from tuner.export.deployment import Deployment, EnginePool

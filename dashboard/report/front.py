@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard import point_tables, tables
+from dashboard import tables
 from dashboard.derive.differences import differences
 from dashboard.derive.importance import FEWEST_TRIALS, importance
 from dashboard.figures import style
@@ -17,6 +17,7 @@ from dashboard.figures.front_view import Marks, View
 from dashboard.figures.importance import importance_figure
 from dashboard.figures.measures import GOODPUT, PER_GPU
 from dashboard.report.section import Reported, Section
+from dashboard.words import point_tables
 from dashboard.work import Job
 from profiler.engines.base import Progress
 from tuner.export.from_results import Pick, picked

@@ -20,8 +20,8 @@ from dashboard.figures.latency import (
     tall,
 )
 from dashboard.figures.load import capacity_figure, headroom
-from dashboard.found import misses, searched_part
 from dashboard.report.section import Reported, Section
+from dashboard.words.found import misses, searched_part
 from dashboard.work import Job
 from profiler.engines.base import Progress
 from tuner.export.from_results import Pick, picked

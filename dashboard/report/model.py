@@ -5,12 +5,13 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.derive import model_frames, model_words
+from dashboard.derive import model_frames
 from dashboard.derive.coverage import coverage
 from dashboard.derive.held_out import held_out
 from dashboard.derive.machine import machine_speed
 from dashboard.figures import model, style
 from dashboard.report.section import Reported, Section
+from dashboard.words import model_words
 from dashboard.work import Job
 from profiler.collect import Profile
 from profiler.engines.base import Progress

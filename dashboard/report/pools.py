@@ -7,11 +7,12 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.derive import fleet_frames, fleet_tables, fleet_words, verdict_frames
+from dashboard.derive import fleet_frames, fleet_tables, verdict_frames
 from dashboard.derive.pool_use import pool_use
 from dashboard.derive.router_effects import router_effects
 from dashboard.figures import pools, routers, style, verdict
 from dashboard.report.section import Reported, Section
+from dashboard.words import fleet_words
 from dashboard.work import Job
 from profiler.engines.base import Progress
 from tuner.cli.verdict_report import bounds_sentence, gain_sentence

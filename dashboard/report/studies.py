@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dashboard import tables
-from dashboard.found import provenance, readable, sentence, settings_against_default, slo_in_words
 from dashboard.report.section import Reported, Section
+from dashboard.words.found import (
+    provenance,
+    readable,
+    sentence,
+    settings_against_default,
+    slo_in_words,
+)
 from profiler.engines.base import Progress
 
 

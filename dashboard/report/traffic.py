@@ -7,11 +7,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboard import traffic_words
 from dashboard.derive.traffic_shape import traffic_shape
 from dashboard.figures import style
 from dashboard.figures import traffic as figures
 from dashboard.report.section import Reported, Section
+from dashboard.words import traffic_words
 from profiler.engines.base import Progress
 from profiler.traffic.trace import Trace
 from tuner.study import load_study

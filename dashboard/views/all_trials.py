@@ -5,12 +5,13 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, parts, point_tables, tables
+from dashboard import data, parts, tables
 from dashboard.derive.importance import FEWEST_TRIALS, importance
 from dashboard.derive.refusals import refusals
 from dashboard.figures import style
 from dashboard.figures.importance import importance_figure, importance_words
 from dashboard.figures.parallel import parallel_figure, shown_settings, thinned
+from dashboard.words import point_tables
 from dashboard.work import Job
 from tuner.fleet_plan import in_words
 

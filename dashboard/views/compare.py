@@ -11,7 +11,7 @@ from dashboard import data, parts, tables
 from dashboard.figures import style
 from dashboard.figures.compare import fronts_figure
 from dashboard.figures.digits import digits
-from dashboard.found import differing, figures_of, model_name, slo_in_words, source_of_figures
+from dashboard.words.found import differing, figures_of, model_name, slo_in_words, source_of_figures
 from tuner.results import Results
 
 _FIGURES = (

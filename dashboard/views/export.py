@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import archive, data, export_words, parts, session
+from dashboard import archive, data, parts, session
 from dashboard.markdown import plain
+from dashboard.words import export_words
 from profiler.errors import ExportError, StallfreeError, StudyError
 from tuner.candidate import Evidence
 from tuner.export.bundle import BundleOptions, bundle, held_out_of

@@ -8,12 +8,13 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from dashboard import parts, point_tables, session, tables
+from dashboard import parts, session, tables
 from dashboard.figures import style
 from dashboard.figures.front import framed, front_figure, num_drawn
 from dashboard.figures.front_view import Marks, View
 from dashboard.figures.measures import GOODPUT, GPUS, ITL, PER_GPU, TTFT, Measure, measures_of
 from dashboard.views import all_trials, live_front, point_panel
+from dashboard.words import point_tables
 from tuner.results import Results
 
 _TURN = "front-turn"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import data, parts
-from dashboard.derive import model_frames, model_words
+from dashboard.derive import model_frames
 from dashboard.derive.coverage import coverage
 from dashboard.derive.held_out import held_out
 from dashboard.derive.machine import machine_speed
 from dashboard.derive.profiles import profiles_of
 from dashboard.figures import model, style
+from dashboard.words import model_words
 from dashboard.work import Job
 from profiler.collect import Profile
 from tuner.results import Results

@@ -7,13 +7,14 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, parts, point_tables, session, tables
+from dashboard import data, parts, session, tables
 from dashboard.derive.differences import differences
 from dashboard.derive.neighbours import nearest
 from dashboard.figures import style
 from dashboard.figures.differences import differences_figure, has_bars, height
 from dashboard.figures.measures import GOODPUT, ITL, TTFT
-from dashboard.found import misses
+from dashboard.words import point_tables
+from dashboard.words.found import misses
 from dashboard.work import Job
 from tuner.export.from_results import Pick
 from tuner.intervals import ALL

@@ -8,11 +8,12 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import data, parts
-from dashboard.derive import fleet_frames, fleet_tables, fleet_words
+from dashboard.derive import fleet_frames, fleet_tables
 from dashboard.derive.pool_use import pool_use
 from dashboard.derive.router_effects import router_effects
 from dashboard.derive.verdict_frames import flips_table, regimes_table, sides_table
 from dashboard.figures import pools, routers, style, verdict
+from dashboard.words import fleet_words
 from dashboard.work import Job
 from profiler.errors import StallfreeError
 from tuner.candidate import Candidate

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, launch, parts, session, tables
-from dashboard.found import provenance, readable, sentence, settings_against_default
+from dashboard import data, parts, session, tables
+from dashboard.launching import launch
 from dashboard.markdown import plain
 from dashboard.options import current
 from dashboard.studies_table import is_live, table
 from dashboard.views import compare
+from dashboard.words.found import provenance, readable, sentence, settings_against_default
 from tuner.candidate import Evidence
 from tuner.results import Results
 from tuner.search.run_state import Phase

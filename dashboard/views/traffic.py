@@ -7,12 +7,13 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import data, parts, traffic_words
+from dashboard import data, parts
 from dashboard.derive.traffic_shape import traffic_shape
 from dashboard.figures import style
 from dashboard.figures import traffic as figures
 from dashboard.markdown import plain
 from dashboard.views import traffic_drift
+from dashboard.words import traffic_words
 from profiler.errors import StallfreeError
 from profiler.traffic.trace import Trace
 

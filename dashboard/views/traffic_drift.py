@@ -8,13 +8,14 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import data, export_words, parts, traffic_words
+from dashboard import data, parts
 from dashboard.derive.traffic_drift import Newer, drift_price, traffic_drift
 from dashboard.figures import style
 from dashboard.figures import traffic as figures
 from dashboard.markdown import plain
 from dashboard.options import current
 from dashboard.uploads.passing import job_on
+from dashboard.words import export_words, traffic_words
 from dashboard.work import Job, Work
 from profiler.errors import StallfreeError
 from tuner.drift.price import TRIALS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.access import TOKEN_VARIABLE, access_for, url_of
+from dashboard.entrance.access import TOKEN_VARIABLE, access_for, url_of
 from profiler.errors import InputError
 
 TOKEN = "sixteen-letters-"

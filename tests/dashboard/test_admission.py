@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.admission import MAX_STUDY_BYTES, SHIPPED_MODELS, admitted
+from dashboard.launching.admission import MAX_STUDY_BYTES, SHIPPED_MODELS, admitted
 from profiler.errors import StallfreeError
 from tests.conftest import STUDY
 

@@ -10,9 +10,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from dashboard import gate
-from dashboard.access import Access
-from dashboard.gate import COOKIE_LIVES_S, HEALTH, MOST_WRONG, WITHIN_S, Gate
+from dashboard.entrance import gate
+from dashboard.entrance.access import Access
+from dashboard.entrance.gate import COOKIE_LIVES_S, HEALTH, MOST_WRONG, WITHIN_S, Gate
 
 TOKEN = "a token with ünicode & spaces"
 WITH_TOKEN = Access(TOKEN, cookie="stallfree-8501")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from dashboard.draft import USUAL, Draft, renamed, searchable, usual_range
+from dashboard.launching.draft import USUAL, Draft, renamed, searchable, usual_range
 from tuner.study import parse_study
 
 

@@ -12,8 +12,8 @@ import pytest
 import streamlit as st
 from typer.testing import CliRunner
 
-from dashboard import export_words
 from dashboard.archive import archive_name, archive_of, export_command
+from dashboard.words import export_words
 from tests.dashboard.conftest import Look
 from tests.tuner.export.planned import MIXED, run_of
 from tuner.candidate import Evidence

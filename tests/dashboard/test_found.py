@@ -9,11 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dashboard import found, tables
+from dashboard import tables
 from dashboard.figures.digits import digits
-from dashboard.found import sentence
 from dashboard.report.section import Reported
 from dashboard.report.studies import section
+from dashboard.words import found
+from dashboard.words.found import sentence
 from tuner.candidate import Evidence, Verdict
 from tuner.results import Results, RunFolder
 

@@ -10,8 +10,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import tables
-from dashboard.found import sentence
 from dashboard.markdown import plain
+from dashboard.words.found import sentence
 from tests.dashboard import made_runs
 from tests.dashboard.conftest import Look
 from tuner.candidate import Verdict

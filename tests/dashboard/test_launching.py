@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import launch, options
+from dashboard import options
+from dashboard.launching import launch
 from profiler.errors import ResultsError, StudyError
 from tests.conftest import STUDY
 from tests.dashboard.conftest import Look

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from dashboard.derive import model_words
 from dashboard.derive.model_frames import (
     calibration_table,
     confirmed_errors,
@@ -20,6 +19,7 @@ from dashboard.derive.model_frames import (
 )
 from dashboard.report.model import section
 from dashboard.report.section import Reported
+from dashboard.words import model_words
 from profiler.latency.report import HeldOutReport, RegionError
 from tests.dashboard.conftest import Look
 from tests.tuner.conftest import finished_by_hand

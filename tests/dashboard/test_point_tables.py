@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import point_tables, tables
-from dashboard.found import sentence
+from dashboard import tables
+from dashboard.words import point_tables
+from dashboard.words.found import sentence
 from tests.dashboard.made_points import FRONT
 from tuner.candidate import Evidence
 from tuner.export.from_results import picked

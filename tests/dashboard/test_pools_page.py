@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.derive import fleet_words
 from dashboard.report.pools import section
 from dashboard.report.section import Reported
+from dashboard.words import fleet_words
 from tests.dashboard.conftest import Look
 from tests.dashboard.made_fleets import fleet_results, verdict
 from tuner.candidate import Evidence

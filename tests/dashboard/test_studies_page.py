@@ -9,8 +9,8 @@ import pytest
 import streamlit as st
 
 from dashboard import session
-from dashboard.found import sentence
 from dashboard.views import studies
+from dashboard.words.found import sentence
 from tests.dashboard.conftest import Look
 from tuner.results import RunFolder
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dashboard import traffic_words
 from dashboard.derive.traffic_shape import traffic_shape
+from dashboard.words import traffic_words
 from profiler.traffic.doctor import ReadReport, RowNote
 from profiler.traffic.images import Images
 from profiler.traffic.trace import Trace

@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard import found, tables
+from dashboard import tables
 from dashboard.figures.differences import change
 from dashboard.figures.digits import digits, signed
 from dashboard.figures.measures import GOODPUT, ITL, PER_GPU, TTFT, Measure
+from dashboard.words import found
 from profiler.knobs import KNOBS
 from tuner.candidate import Candidate, Evidence
 from tuner.export.from_results import Pick

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from dashboard.figures.digits import digits
-from dashboard.found import misses, searched_part
+from dashboard.words.found import misses, searched_part
 from tuner.candidate import Evidence
 from tuner.export.from_results import Pick
 from tuner.export.settings_report import Outcome, shown

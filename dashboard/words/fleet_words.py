@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dashboard.derive.fleet_frames import MODES
 from dashboard.figures.digits import digits
-from dashboard.found import misses
+from dashboard.words.found import misses
 from tuner.candidate import Candidate
 from tuner.cli import verdict_report
 from tuner.fleet_plan import AGGREGATED, MIXED, FleetPlan

@@ -1,7 +1,7 @@
 """Launching studies from the page: queue, stop, resume, clone. Only with --allow-launch.
 
-Nothing runs in the dashboard: a study is checked (`dashboard.admission`), put into a run folder,
-and left to a worker (`stallfree worker`).
+Nothing runs in the dashboard: a study is checked (`dashboard.launching.admission`), put into a run
+folder, and left to a worker (`stallfree worker`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import admission, data, draft, form, session
+from dashboard import data, session
+from dashboard.launching import admission, draft, form
 from dashboard.markdown import plain
 from dashboard.options import current
 from dashboard.uploads.kept import keep_trace, kept_traces

@@ -23,8 +23,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dashboard.access import Access
-from dashboard.login import NO_MORE, WRONG, bounce, login_page
+from dashboard.entrance.access import Access
+from dashboard.entrance.login import NO_MORE, WRONG, bounce, login_page
 
 HEALTH = "/_stcore/health"
 TOKEN = "token"

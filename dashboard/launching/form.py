@@ -8,8 +8,8 @@ from typing import Any
 import streamlit as st
 import yaml
 
-from dashboard.admission import SHIPPED_MODELS, require_plain
-from dashboard.draft import USUAL, Draft, searchable, usual_range
+from dashboard.launching.admission import SHIPPED_MODELS, require_plain
+from dashboard.launching.draft import USUAL, Draft, searchable, usual_range
 from profiler.engines import ENGINES
 from profiler.errors import StudyError
 from profiler.traffic.published import published_names

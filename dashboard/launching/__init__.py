@@ -1,0 +1,1 @@
+"""Studies that are launched from a page: what is typed, what is admitted, what is queued."""

@@ -1,0 +1,1 @@
+"""Sentences and tables of words that pages and reports share. Knows no Streamlit."""
