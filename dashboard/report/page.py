@@ -15,7 +15,8 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 0 auto; padding: 1rem; }
 h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; border-top: 1px solid #8888; padding-top: 1rem; }
 .source, caption { color: #777; font-size: 0.85rem; } caption { text-align: left; }
-.table { overflow-x: auto; margin: 1rem 0; } nav a { margin-right: 1rem; }
+.table { overflow-x: auto; margin: 1rem 0; } .table td:last-child { min-width: 12rem; }
+nav { display: flex; flex-wrap: wrap; gap: 0 1rem; }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid #8884; padding: 0.25rem 0.75rem 0.25rem 0; text-align: left; }
 .figure { background: #fff; border-radius: 4px; margin: 1rem 0; }
@@ -63,7 +64,8 @@ def _section(index: int, section: Section) -> str:
 
 def _figure(name: str, figure: go.Figure) -> str:
     """The figure as a part of the page; its identifier is fixed, so that same data, same file."""
-    html = figure.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=_FIGURE)
+    light = go.Figure(figure).update_layout(template="plotly_white")
+    html = light.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=_FIGURE)
     return f'<div class="figure">{html}</div>'
 
 
