@@ -22,9 +22,9 @@ from profiler.errors import ResultsError, StallfreeError
 from profiler.traffic.trace import Trace
 from tuner.results import Results, RunFolder
 from tuner.schema import Study
-from tuner.search.kept import KeptRun
 from tuner.search.run_state import Phase, RunState, load_state
 from tuner.study import load_study
+from tuner.whole_files import changed_ns
 
 
 @dataclass(frozen=True)
@@ -44,43 +44,38 @@ class Run:
 
     @property
     def has_results(self) -> bool:
-        return (self.folder.path / "results.json").exists()
+        return self.folder.results_file.exists()
 
     @property
     def results(self) -> Results:
         """The outcome. Raises `ResultsError` when the run has not finished."""
-        return _results(self.folder.path, _changed(self.folder.path / "results.json"))
+        return _results(self.folder.path, changed_ns(self.folder.results_file))
 
     @property
     def trials(self) -> pd.DataFrame:
         """Its predicted trials (`tables.trials`). Raises `ResultsError` before it has finished."""
-        return _trials(self.folder.path, _changed(self.folder.path / "results.json"))
+        return _trials(self.folder.path, changed_ns(self.folder.results_file))
 
     @property
     def study(self) -> Study:
         """The study that it is a run of. Raises `StudyError`."""
         path = self.folder.study_file
-        return _study(path, self.folder.base, _changed(path))
+        return _study(path, self.folder.base, changed_ns(path))
 
     @property
     def trace(self) -> Trace:
         """The traffic. Raises `TraceError` when the run has none yet."""
-        return _trace(self.folder.trace, _changed(self.folder.trace))
+        return _trace(self.folder.trace, changed_ns(self.folder.trace))
 
     @property
     def profile(self) -> Profile:
         """The profile. Raises `ResultsError` when the run has none yet."""
-        return _profile(self.folder.profile, _changed(self.folder.profile / "facts.json"))
+        return _profile(self.folder.profile, changed_ns(self.folder.profile / "facts.json"))
 
     def profile_named(self, name: str) -> Profile:
         """One of `derive.profiles.profiles_of`. Raises `ResultsError`."""
         place = profile_place(self.folder, name)
-        return _profile(place, _changed(place / "facts.json"))
-
-    @property
-    def kept(self) -> KeptRun:
-        """All of it, for what simulates again; not of a fleet. Raises what the parts raise."""
-        return KeptRun(self.study, self.folder, self.trace, self.profile, self.folder.profile)
+        return _profile(place, changed_ns(place / "facts.json"))
 
 
 def runs() -> dict[str, Run]:
@@ -95,7 +90,7 @@ def runs() -> dict[str, Run]:
 def newest(known: Mapping[str, Run]) -> str:
     """Name of the run that finished last; where none has, of the first by name."""
     finished = [name for name, run in known.items() if run.has_results]
-    changes = {n: _changed(known[n].folder.path / "results.json") for n in finished}
+    changes = {n: changed_ns(known[n].folder.results_file) for n in finished}
     return max(changes, key=lambda name: changes[name]) if changes else next(iter(known))
 
 
@@ -114,14 +109,6 @@ def run_named(name: str) -> Run:
     if name not in known:
         raise ResultsError(f"no run {name!r} under {current().root}; choose one of the list")
     return known[name]
-
-
-def _changed(path: Path) -> int:
-    """Part of the key of a cache, so that a file that changed is read again; 0 without it."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

@@ -20,6 +20,7 @@ from dashboard import tables
 from profiler.errors import ResultsError
 from tuner.search.database import load_trials
 from tuner.search.outcome import points_of
+from tuner.whole_files import changed_ns
 
 _EVERY_S = 3.0
 _REST = 7.0
@@ -61,20 +62,13 @@ def so_far(database: Path, patience_s: float = 0.0) -> Found | None:
     with _lock:
         reader = _readers.setdefault(database, _Reader())
         idle = reader.reading is None or reader.reading.done()
-        changed = _changed(database)
+        changed = changed_ns(database)
         if idle and changed not in (0, reader.seen) and time.monotonic() >= reader.next_s:
             reader.reading = _thread.submit(_read, database, reader, changed)
     if reader.reading is not None and patience_s > 0:
         with contextlib.suppress(TimeoutError):
             reader.reading.result(timeout=patience_s)
     return reader.found
-
-
-def _changed(database: Path) -> int:
-    try:
-        return database.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _read(database: Path, reader: _Reader, changed: int) -> None:

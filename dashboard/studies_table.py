@@ -61,7 +61,7 @@ def _row(run: Run) -> dict[str, Any]:
     }
     try:
         if run.has_results:
-            stamp = (run.folder.path / "results.json").stat().st_mtime_ns
+            stamp = run.folder.results_file.stat().st_mtime_ns
             return row | _of_results(run.folder.path, stamp)
         return row | _of_study(run.folder.path, run.folder.study_file.stat().st_mtime_ns)
     except (StallfreeError, OSError) as error:

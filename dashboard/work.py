@@ -22,7 +22,7 @@ from profiler.engines.base import Progress
 from profiler.errors import ResultsError, SimulationError, StallfreeError
 from tuner.results import RunFolder
 from tuner.search.processes import begin_worker
-from tuner.whole_files import read_json, write_json, writing
+from tuner.whole_files import changed_ns, read_json, write_json, writing
 
 _TIDY_S = 2.0
 VERSION = 1
@@ -126,10 +126,7 @@ def _kept(job: Job) -> Future[dict[str, Any]]:
 
 def _stamp(folder: Path) -> int:
     """Changes when the run's results do."""
-    try:
-        return (folder / "results.json").stat().st_mtime_ns
-    except OSError:
-        return 0
+    return changed_ns(RunFolder(folder).results_file)
 
 
 def progress_of() -> tuple[int, int]:

@@ -159,6 +159,10 @@ class RunFolder:
         return self.path / "model"
 
     @property
+    def results_file(self) -> Path:
+        return self.path / "results.json"
+
+    @property
     def bundle(self) -> Path:
         return self.path / "bundle"
 
@@ -233,12 +237,12 @@ class RunFolder:
     def save_results(self, results: Results) -> None:
         with writing(self.path):
             self.forget("derived")
-            write_json(self.path / "results.json", results.to_dict())
+            write_json(self.results_file, results.to_dict())
         self.forget("derived")  # what was kept meanwhile is of the results before
 
     def load_results(self) -> Results:
         """The finished run's outcome. Raises `ResultsError` when there is none."""
-        path = self.path / "results.json"
+        path = self.results_file
         if not path.exists():
             raise ResultsError(
                 f"{self.path} holds no finished run (no results.json); run `stallfree tune`, "

@@ -55,6 +55,14 @@ def write_json(path: Path, plain: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(plain, indent=2, allow_nan=False, default=str) + "\n")
 
 
+def changed_ns(path: Path) -> int:
+    """When `path` last changed, for caches that must not outlive it; 0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises `ResultsError` when missing or damaged."""
     try:

@@ -11,6 +11,7 @@ from dashboard.derive.points import problem_of
 from dashboard.derive.why import APART, worst
 from profiler.engines.base import Progress
 from tuner.fleet_plan import plan_of
+from tuner.metrics import without_nan
 from tuner.search.fleet_problem import FleetProblem
 from tuner.search.objective import REFUSED
 from tuner.simulator.fleet import FleetSimulation
@@ -45,6 +46,11 @@ def _late(done: FleetSimulation, i: int, ttft_s: float) -> dict[str, Any]:
     prefilled, start, end = (
         float(t[i]) for t in (done.prefill_s, done.load_start_s, done.load_end_s)
     )
+    spans = {
+        "prefill_s": prefilled - float(outcomes.arrival_s[i]),
+        "wait_s": start - prefilled,
+        "load_s": end - start,
+    }
     return {
         "request": i + 1,
         "arrival_s": float(outcomes.arrival_s[i]),
@@ -53,16 +59,10 @@ def _late(done: FleetSimulation, i: int, ttft_s: float) -> dict[str, Any]:
         "output_tokens": int(outcomes.output_tokens[i]),
         "replica": _number(done.replica[i]),
         "decode_replica": _number(done.decode_replica[i]),
-        "prefill_s": _finite(prefilled - float(outcomes.arrival_s[i])),
-        "wait_s": _finite(start - prefilled),
-        "load_s": _finite(end - start),
+        **without_nan(spans),
     }
 
 
 def _number(value: float) -> int | None:
     """Replicas are numbered from 1 for people."""
     return int(value) + 1 if np.isfinite(value) else None
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

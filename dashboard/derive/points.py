@@ -96,7 +96,7 @@ def outcomes_of(folder: Path, settings: dict[str, Any]) -> Outcomes:
 
 
 def _changed(folder: Path) -> int:
-    return (folder / "results.json").stat().st_mtime_ns
+    return RunFolder(folder).results_file.stat().st_mtime_ns
 
 
 @lru_cache(maxsize=2)

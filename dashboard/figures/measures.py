@@ -29,10 +29,6 @@ class Measure:
     def label(self) -> str:
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
-    @property
-    def named_setting(self) -> bool:
-        return self.column.startswith(SETTING)
-
     def of(self, frame: pd.DataFrame) -> pd.Series:
         """The shown values of `frame`; NaN where there is none."""
         return frame[self.column].astype(np.float64) * self.scale

@@ -86,7 +86,7 @@ def _written(folder: RunFolder) -> RunState:
     """What the run said last. Raises `ResultsError`."""
     path = folder.path / "state.json"
     if not path.exists():  # a run of before states were kept, or one that is being begun
-        done = (folder.path / "results.json").exists()
+        done = folder.results_file.exists()
         return RunState(Phase.FINISHED if done else Phase.KILLED)
     plain = read_json(path)
     try:

@@ -13,7 +13,7 @@ from dashboard import tables
 from dashboard.figures.front import boundary, front_figure, num_drawn
 from dashboard.figures.front_axes import slo_lines
 from dashboard.figures.front_view import Marks, View
-from dashboard.figures.measures import GOODPUT, ITL, PER_GPU, TTFT, measures_of
+from dashboard.figures.measures import GOODPUT, ITL, PER_GPU, TTFT, Measure, measures_of
 from tests.dashboard.made_points import FRONT, plan, point
 
 SLO = {"default": {"ttft_p99_s": 1.0, "itl_p99_s": 0.1}}
@@ -30,6 +30,11 @@ def pair(**changes: Any) -> pd.DataFrame:
     row |= {"predicted.itl_p99_s": 0.02, "seen.itl_p99_s": 0.025}
     row |= {"predicted.goodput_rps": 2.0, "seen.goodput_rps": 1.6}
     return pd.DataFrame([row | changes])
+
+
+def a_setting(trials: pd.DataFrame) -> Measure:
+    """The first setting among what the axes can show."""
+    return next(m for m in measures_of(trials) if m.column.startswith(tables.SETTING))
 
 
 def test_kinds_are_apart_and_what_misses_is_drawn_first() -> None:
@@ -93,7 +98,9 @@ def test_what_was_seen_is_joined_to_its_prediction_with_the_error() -> None:
 
 
 def test_what_was_seen_needs_both_axes() -> None:
-    budget = next(m for m in measures_of(tables.points(FRONT)) if m.named_setting)
+    budget = next(
+        m for m in measures_of(tables.points(FRONT)) if m.column.startswith(tables.SETTING)
+    )
     figure = front_figure(tables.points(FRONT), pair(), View(x=budget), Marks())
     assert "predicted to measured" not in {trace.name for trace in figure.data}
     lost = pair(**{"seen.ttft_p99_s": np.nan})
@@ -123,7 +130,7 @@ def test_the_line_joins_what_no_other_beats_in_both() -> None:
     trials = tables.points(FRONT)
     assert boundary(trials, ITL, TTFT)["number"].tolist() == [1, 2]
     assert boundary(trials, ITL, GOODPUT)["number"].tolist() == [1]
-    budget = next(m for m in measures_of(trials) if m.named_setting)
+    budget = a_setting(trials)
     assert boundary(trials, budget, ITL).empty
 
 

@@ -37,7 +37,7 @@ def test_measures_are_those_with_values_and_the_settings_that_are_numbers() -> N
         "max_num_seqs, requests",
     ]
     names = [point(n, 0.1, 0.1, router=str(n)) for n in range(2)]
-    assert not any(m.named_setting for m in measures_of(tables.points(names)))
+    assert not any(m.column.startswith(tables.SETTING) for m in measures_of(tables.points(names)))
     assert GOODPUT in measures_of(tables.points(names))
 
 
